@@ -134,8 +134,9 @@ impl Io {
     fn attempt(&mut self, to: &Candidate) -> Result<Round, String> {
         let (Shared { status, config, .. }, target) = (&*self.shared, &to.target);
         status.asks(target, "it has not accepted a connection");
-        let limit = self.shared.at_most(to.accept_limit);
+        let (limit, began) = (self.shared.at_most(to.accept_limit), since_boot());
         let channel = Arc::new(Channel::connect(target, limit, config.tls.as_ref())?);
+        self.rotation.accepted(since_boot().saturating_sub(began));
         status.asks(target, NOT_GREETED);
         if !self.shared.attach(&channel, target) {
             return Ok(Round::Over);

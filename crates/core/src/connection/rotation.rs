@@ -28,6 +28,11 @@ const QUICK_ROUNDS: u32 = 2;
 const QUICK_TIMES: u32 = 8;
 const QUICK_PART: u32 = 100;
 const QUICK_LEAST: (Duration, Duration) = (Duration::from_millis(100), Duration::from_millis(250));
+/// After a server has fallen silent, other addresses have this part of the session timeout within these bounds to
+/// accept the connection, or twice as long as the last one took for that. A command under a lock goes on for
+/// T/30 after its client has left a server.
+const BRIEF_PART: u32 = 64;
+const BRIEF_LEAST: (Duration, Duration) = (Duration::from_millis(250), Duration::from_millis(500));
 /// The shortest time for one address in other cases, however short the session timeout.
 const DIAL_LEAST: Duration = Duration::from_millis(250);
 /// The shortest time for one address that a short wait for the first connection leaves: as long as a server
@@ -87,10 +92,14 @@ pub struct Rotation<Address> {
     tried: Vec<Tried<Address>>,
     /// How many rounds without a server there were since one served.
     rounds: u32,
+    /// How long the last address took to accept the connection: a round trip, however burdened its server is.
+    accepted: Option<Duration>,
     /// How long the last greeting took.
     greeted: Option<Duration>,
     /// How many connections in a row were useless.
     useless: usize,
+    /// Whether the last server that served answered nothing in the end.
+    fell_silent: bool,
     backoff: Backoff,
 }
 
@@ -127,8 +136,10 @@ impl<Address: Clone + Eq> Rotation<Address> {
             count: 0,
             tried: Vec::new(),
             rounds: 0,
+            accepted: None,
             greeted: None,
             useless: 0,
+            fell_silent: false,
             backoff: Backoff::new(session_timeout, now),
         }
     }
@@ -145,7 +156,22 @@ impl<Address: Clone + Eq> Rotation<Address> {
     ) -> Vec<Candidate<Address>> {
         self.offer(&targets, &kept);
         let limit = self.dial_limit(timeout, first);
-        self.in_order(targets, kept, limit, away)
+        let mut candidates = self.in_order(targets, kept, limit, away);
+        if let Some(took) = self.accepted.filter(|_| self.is_brief()) {
+            let limit = brief_limit(timeout, took);
+            for one in &mut candidates {
+                one.accept_limit = one.accept_limit.min(limit);
+            }
+        }
+        candidates
+    }
+
+    /// Returns whether the addresses of this round have little time to accept the connection. The machine of the
+    /// last server may have vanished, another one with it, and that one's other addresses; a guard, and above all a
+    /// command, can no longer wait for them. A server that is there and near accepts at once, however burdened it
+    /// is; one that is farther away than the last has its time in the next round.
+    fn is_brief(&self) -> bool {
+        self.fell_silent && self.rounds == 0 && self.count > 1
     }
 
     fn offer(&mut self, targets: &[Address], kept: &[Address]) {
@@ -248,7 +274,7 @@ impl<Address: Clone + Eq> Rotation<Address> {
     /// Notes that the server that was just left did not accept the connection.
     pub fn unreached(&mut self) {
         if let Some(target) = self.left.last().cloned() {
-            self.tried(&target).is_unreached = true;
+            self.tried(&target).is_unreached = !self.is_brief();
             self.unreached.push(target);
         }
     }
@@ -272,6 +298,7 @@ impl<Address: Clone + Eq> Rotation<Address> {
 
     fn served(&mut self, service: Service) {
         self.rounds = 0;
+        self.fell_silent = service.unanswered;
         self.tried.clear();
         if service.is_useless() {
             self.useless += 1;
@@ -337,6 +364,11 @@ impl<Address: Clone + Eq> Rotation<Address> {
         self.greeted.filter(|_| is_trusted)
     }
 
+    /// Notes that an address has accepted the connection, which took this long.
+    pub fn accepted(&mut self, took: Duration) {
+        self.accepted = Some(took);
+    }
+
     /// Notes that a server has greeted, which took this long.
     pub fn greeted(&mut self, took: Duration) {
         self.greeted = Some(took);
@@ -345,6 +377,11 @@ impl<Address: Clone + Eq> Rotation<Address> {
 
 fn first_round(timeout: Duration) -> Duration {
     FIRST_ROUND.min(timeout / FIRST_PART).max(DIAL_LEAST)
+}
+
+fn brief_limit(timeout: Duration, accepted: Duration) -> Duration {
+    let least = (timeout / BRIEF_PART).clamp(BRIEF_LEAST.0, BRIEF_LEAST.1);
+    least.max(2 * accepted)
 }
 
 fn quick_round(timeout: Duration, greeted: Duration) -> Duration {

@@ -6,7 +6,8 @@ use alloc::vec::Vec;
 use core::ops::Range;
 use core::time::Duration;
 
-use super::rotation::{Refusal, Rotation};
+use super::backoff::Service;
+use super::rotation::{Refusal, Rotation, Round};
 
 const TIMEOUT: Duration = Duration::from_secs(20);
 
@@ -80,8 +81,32 @@ impl Servers {
 /// Asks as a client that has lost its connection until it is served. Returns when that is, and how often it
 /// has asked each server.
 fn comes_back(servers: &Servers, order: &[usize], away_since: Duration) -> (Duration, Vec<u32>) {
-    let (mut rotation, mut now) = (Rotation::new(TIMEOUT, away_since), away_since);
+    let mut rotation = Rotation::new(TIMEOUT, away_since);
     rotation.greeted(Duration::from_millis(2));
+    goes_on(rotation, servers, order, away_since)
+}
+
+/// The same, for a client that has left the first server of the order because it fell silent.
+fn leaves(servers: &Servers, order: &[usize]) -> (Duration, Vec<u32>) {
+    let mut rotation = Rotation::new(TIMEOUT, Duration::ZERO);
+    let _ = rotation.begin((order.to_vec(), Vec::new()), TIMEOUT, None, Duration::ZERO);
+    rotation.accepted(Duration::from_millis(1));
+    let service = Service {
+        lived: Duration::from_secs(60),
+        answered: true,
+        unanswered: true,
+    };
+    rotation.leave(order[0], Some(&Round::Served(service)));
+    goes_on(rotation, servers, order, Duration::ZERO)
+}
+
+fn goes_on(
+    mut rotation: Rotation<usize>,
+    servers: &Servers,
+    order: &[usize],
+    away_since: Duration,
+) -> (Duration, Vec<u32>) {
+    let mut now = away_since;
     let mut asked = vec![0; order.len()];
     loop {
         let tried = rotation.begin((order.to_vec(), Vec::new()), TIMEOUT, None, Duration::ZERO);
@@ -241,6 +266,38 @@ fn a_server_that_is_far_away_is_reached_at_once_although_another_one_hangs_up() 
             let first = Duration::from_millis(1_600);
             assert!(back < 2 * far + first, "{far:?}: {back:?}");
             assert!(asked.iter().all(|asked| *asked <= 1), "{far:?}: {asked:?}");
+        }
+    }
+}
+
+/// The machines of two servers vanish, or that of one that has two addresses. Once, the second took 1.5 s.
+#[test]
+fn a_command_outlasts_a_second_address_that_vanished() {
+    let all = [Does::Unreached, Does::Unreached, Does::Serves];
+    let servers = Servers(all.map(|does| vec![(Duration::ZERO, does)]).into());
+    for order in [[0, 1, 2], [0, 2, 1]] {
+        let (back, _) = leaves(&servers, &order);
+        assert!(back < TIMEOUT / 40, "{order:?}: {back:?}");
+    }
+}
+
+/// The others are farther away than the server that vanished.
+#[test]
+fn a_server_that_is_far_away_is_reached_although_a_near_one_vanished() {
+    for (far, asked_at_most, late) in [(300, 1, 0), (310, 1, 0), (600, 2, 2_500), (1_400, 2, 2_500)]
+    {
+        let (far, late) = (Duration::from_millis(far), Duration::from_millis(late));
+        for order in [[0, 1, 2], [0, 2, 1]] {
+            let all = [
+                Does::Unreached,
+                Does::ServesFrom(far),
+                Does::ServesFrom(far),
+            ];
+            let servers = Servers(all.map(|does| vec![(Duration::ZERO, does)]).into());
+            let (back, asked) = leaves(&servers, &order);
+            assert!(back <= 2 * far + late, "{far:?}: {back:?}");
+            let asked = asked.into_iter().max();
+            assert!(asked <= Some(asked_at_most), "{far:?}: {asked:?}");
         }
     }
 }

@@ -16,7 +16,8 @@ impl<Address: Clone + Eq> Rotation<Address> {
     pub fn hurry(&mut self, candidate: &mut Candidate<Address>, away: Duration) -> bool {
         let (target, whole) = (&candidate.target, candidate.limit);
         candidate.limit = self.limit(target, whole, away);
-        candidate.accept_limit = self.accept_limit(target, candidate.limit, away);
+        let accept_limit = self.accept_limit(target, candidate.limit, away);
+        candidate.accept_limit = candidate.accept_limit.min(accept_limit);
         candidate.limit < whole
     }
 
