@@ -10,6 +10,7 @@
 //! differ in their [`Wire`].
 
 mod answers;
+mod doubt;
 mod elsewhere;
 mod holds;
 mod overdue;
@@ -26,7 +27,7 @@ use alloc::vec::Vec;
 use core::mem;
 use core::time::Duration;
 
-use self::state::{Beside, Elsewhere, Holds, Hurry, Step, Watches};
+use self::state::{Beside, Doubt, Elsewhere, Holds, Hurry, Step, Watches};
 pub use self::wire::{About, CallId, Note, Reached, Refused, Wire};
 use crate::answer::{Answered, Failure};
 use crate::attempt::{Action, Attempt, Event, Orphan, OwnNode, Patience};
@@ -62,6 +63,7 @@ pub struct Acquisition {
     beside: Beside,
     hurry: Hurry,
     watches: Watches,
+    doubt: Doubt,
     elsewhere: Elsewhere,
     /// The data and stat that the watch on the nearest node returned.
     found: (Data, Stat),
@@ -131,6 +133,7 @@ impl Acquisition {
             beside: Beside::default(),
             hurry: Hurry::default(),
             watches: Watches::default(),
+            doubt: Doubt::default(),
             elsewhere: Elsewhere::default(),
             found: Default::default(),
             crowd: 0,

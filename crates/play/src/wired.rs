@@ -8,7 +8,7 @@ use core::time::Duration;
 use super::calls::{Creation, Purpose};
 use super::ids::id_of;
 use super::link::Link;
-use zklock_core::acquisition::{CallId, Wire};
+use zklock_core::acquisition::{CallId, Note, Wire};
 use zklock_core::path::{self, node_in};
 use zklock_core::proof::{GrantProof, Next};
 use zklock_core::validity::Stamp;
@@ -107,5 +107,9 @@ impl Wire for Link {
     // A client enters the queue, where its own node tells the time.
     fn probable_time(&self) -> Duration {
         Duration::MAX
+    }
+
+    fn tell(&mut self, note: Note<'_>) {
+        self.hangs_up |= matches!(note, Note::Diverged(_));
     }
 }

@@ -65,6 +65,8 @@ pub(super) enum End {
     Unanswered,
     /// The client leaves a server that is no longer a member of the ensemble.
     LeftOut,
+    /// The client leaves a server whose data are wrong.
+    Diverged,
     Broken(String),
 }
 
@@ -213,6 +215,7 @@ impl fmt::Display for End {
             Self::Expired => "the session expired",
             Self::HungUp => "the server closed the connection",
             Self::LeftOut => "the ensemble goes on without this server",
+            Self::Diverged => "its data differ from those of the ensemble",
             Self::Unanswered => "it answers nothing any more",
             Self::Broken(reason) => reason,
         })

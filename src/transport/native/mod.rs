@@ -182,6 +182,12 @@ impl Transport for Native {
         }
     }
 
+    fn move_on(&self) {
+        if !self.process.is_another() {
+            self.shared.state.lock().has_diverged = true;
+        }
+    }
+
     fn leave(&self) {
         if !self.process.is_another() {
             // After that time the session has ended by itself.

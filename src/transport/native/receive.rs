@@ -175,6 +175,9 @@ impl Connection {
             state.features.left_over(state.queue.oldest());
             return Err(End::Unanswered);
         }
+        if state.has_diverged && state.stage == Stage::Serving {
+            return Err(End::Diverged);
+        }
         if state.is_to_move() {
             return Err(End::LeftOut);
         }

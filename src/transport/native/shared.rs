@@ -47,6 +47,8 @@ pub(super) struct State {
     pub(super) channel: Option<Arc<Channel>>,
     /// The server of this connection, or of the last one.
     pub(super) target: Option<Target>,
+    /// Whether this connection's server has shown that its data are wrong.
+    pub(super) has_diverged: bool,
     /// The number of connections so far, by which a late writer notices that its own has ended.
     connection: u64,
     pub(super) queue: RequestQueue,
@@ -86,6 +88,7 @@ impl Shared {
             stage: Stage::Away,
             channel: None,
             target: None,
+            has_diverged: false,
             connection: 0,
             queue: RequestQueue::after(first, config.hosts.chroot().into(), config.frame_limit),
             watches: Watches::default(),
@@ -204,6 +207,7 @@ impl Shared {
         }
         state.channel = Some(Arc::clone(channel));
         state.target = Some(target.clone());
+        state.has_diverged = false;
         state.connection += 1;
         state.queue = state.queue.of_the_next_connection();
         self.behind.store(false, Ordering::Relaxed);

@@ -1,7 +1,5 @@
 //! The promises of the simulation itself.
 
-use std::time::Duration;
-
 use crate::plan::{ClientPlan, Hold, LinkPlan, Lock, Once, Plan, Release, Step, What};
 use crate::play::play;
 
@@ -390,11 +388,11 @@ fn who_takes_over_too_late_by_a_server_whose_data_diverged_is_told_so() {
     under_many_seeds(&plan.with(25, 5000, silent));
 }
 
-/// A client at a server whose data have diverged waits until the server is mended: the server
-/// shows a node ahead that is not there.
+/// A server whose data have diverged shows a node ahead that is not there. Its clients ask about that node after a
+/// minute, and go on with another server. Once, they waited until the server was mended.
 #[test]
-fn waiters_at_a_server_whose_data_diverged_wait_until_it_is_mended() {
-    const DIVERGED: u64 = 60_000;
+fn waiters_at_a_server_whose_data_diverged_go_on_with_another() {
+    const DIVERGED: u64 = 600_000;
     let waiter = |i: u64| ClientPlan::of(vec![vec![Step::of(10 * i, Lock::Mutex(0), 100)]]);
     let well = Plan::quiet((0..6).map(waiter).collect());
     let kept = What::Ghost { server: 1, nth: 0 };
@@ -417,12 +415,11 @@ fn waiters_at_a_server_whose_data_diverged_wait_until_it_is_mended() {
         };
         assert!(last_grant(&well) < 5.0, "seed {seed}");
         let last = last_grant(&diverged);
-        let mended = Duration::from_millis(80 + DIVERGED).as_secs_f64();
-        assert!(!(5.0..mended).contains(&last), "seed {seed}: {last} s");
-        stood_still += u32::from(mended <= last);
+        assert!(last < 5.0 || (60.0..65.0).contains(&last), "seed {seed}: {last} s");
+        stood_still += u32::from(60.0 <= last);
     }
     assert!((1..40).contains(&stood_still), "{stood_still} of 40");
-    println!("the queue stood still in {stood_still} of 40 runs");
+    println!("the queue stood still for a minute in {stood_still} of 40 runs");
 }
 
 /// Returns a plan with three clients at one lock of servers that have ClickHouse Keeper's session rules, whose

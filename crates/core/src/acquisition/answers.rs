@@ -68,6 +68,10 @@ impl Acquisition {
             Step::Birth => self.born(&answers),
             Step::Proof(stamp, counts) => self.confirmed((stamp, counts), answers, wire),
             Step::Hold => self.holds_read(answers, wire),
+            Step::Doubt => {
+                self.doubted(&answers, wire);
+                Ok(())
+            }
             Step::Removal => {
                 self.holds_removed(answers, wire);
                 Ok(())

@@ -87,6 +87,7 @@ impl Acquisition {
         }
         self.watch_elsewhere(wire);
         self.hurries(wire);
+        self.doubts(wire);
         let due = self.is_hold_due(wire) | self.is_look_due(wire);
         if due {
             self.attempt.handle(Event::Woken);

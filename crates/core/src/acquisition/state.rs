@@ -48,6 +48,8 @@ pub(super) enum Step {
     Semaphore,
     /// A request about a holder that has held for too long.
     Head,
+    /// A check whether the quorum has the nearest node, and the look that follows it.
+    Doubt,
 }
 
 impl Step {
@@ -61,6 +63,7 @@ impl Step {
                 | Self::Hold
                 | Self::Removal
                 | Self::Semaphore
+                | Self::Doubt
         )
     }
 }
@@ -140,6 +143,16 @@ pub(super) struct Beside {
     pub(super) look: Option<Names>,
     /// `None` if no semaphore has directories here; `Some(true)` if nobody used it while our node stood.
     pub(super) was_idle: Option<bool>,
+}
+
+/// The node ahead, and when the quorum is asked whether it is there.
+#[derive(Debug, Default)]
+pub(super) struct Doubt {
+    /// The end of the first pause of this wait.
+    pub(super) first: Option<Duration>,
+    pub(super) node: String,
+    pub(super) at: Duration,
+    pub(super) pause: Duration,
 }
 
 /// The holder that may have held for too long, as far as a waiting contender knows it.

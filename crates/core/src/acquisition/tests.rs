@@ -27,6 +27,8 @@ struct Fake {
     /// The requests that are not answered yet, for tests that answer by `serves`.
     open: Vec<(CallId, Request)>,
     unwatched: Vec<String>,
+    /// The nodes that only the server had.
+    diverged: Vec<String>,
     sees_to_creates: bool,
 }
 
@@ -41,6 +43,7 @@ impl Fake {
             sent: Vec::new(),
             open: Vec::new(),
             unwatched: Vec::new(),
+            diverged: Vec::new(),
             sees_to_creates: false,
         }
     }
@@ -137,6 +140,12 @@ impl Wire for Fake {
 
     fn probable_time(&self) -> Duration {
         Duration::ZERO
+    }
+
+    fn tell(&mut self, note: Note<'_>) {
+        if let Note::Diverged(node) = note {
+            self.diverged.push(node.into());
+        }
     }
 }
 
@@ -294,11 +303,14 @@ fn the_next_one_in_line_is_granted_the_lock_by_the_event_however_long_it_has_wai
     let mut waiter = waiter(&mut wire, None);
     for _ in 0..40 {
         let sent = sends(&mut waiter, &mut wire);
-        assert!(matches!(&sent[..], [Request::Multi(_)]), "{sent:?}");
-        let (stamp, confirmed) = (wire.now, Ok(Reply::Multi(vec![Ok(Reply::Checked)])));
-        wire.lifetime.committed(stamp, 0);
-        wire.lifetime.answered(stamp, wire.now);
-        answers(&mut waiter, &mut wire, vec![confirmed]);
+        assert!(matches!(&sent[..], [Request::Multi(_), ..]), "{sent:?}");
+        wire.lifetime.committed(wire.now, 0);
+        wire.lifetime.answered(wire.now, wire.now);
+        let there = |request: &Request| match request {
+            Request::Multi(_) => Ok(Reply::Multi(vec![Ok(Reply::Checked)])),
+            _ => stat(30, 0),
+        };
+        answers(&mut waiter, &mut wire, sent.iter().map(there).collect());
     }
     assert!(waiter.advance(&mut wire).is_none());
     let sent = wire.sent.len();
@@ -768,4 +780,77 @@ fn who_watches_a_directory_looks_again_now_and_then() {
         };
         assert_eq!(refused.failure, Failure::Refused(ErrorCode::NO_AUTH));
     }
+}
+
+/// A server whose data have diverged shows a node for ever that the others have deleted.
+#[test]
+fn a_server_that_shows_a_node_that_the_quorum_lacks_is_told_from_one_that_does_not() {
+    let multi = |result| Ok(Reply::Multi(vec![result]));
+    let (there, gone) = (multi(Ok(Reply::Checked)), multi(Err(ErrorCode::NO_NODE)));
+    let (shown, deleted) = (stat(30, 0), Err(Failure::Refused(ErrorCode::NO_NODE)));
+    let hidden = multi(Err(ErrorCode::NO_AUTH));
+    for (check, look, has_diverged) in [
+        (&gone, &shown, true),
+        (&gone, &deleted, false),
+        (&there, &shown, false),
+        (&there, &deleted, false),
+        (&hidden, &shown, false),
+        (&Err(Failure::Lost), &shown, false),
+        (&gone, &Err(Failure::Lost), false),
+    ] {
+        let mut wire = Fake::new();
+        let mut reader = behind_a_writer(&mut wire);
+        for pause in [60, 120, 240, 480, 900, 900] {
+            let since = wire.now;
+            let sent = sends(&mut reader, &mut wire);
+            assert!(matches!(
+                &sent[..],
+                [Request::Multi(_), Request::Exists { watch: false, .. }]
+            ));
+            assert_eq!(wire.now, since + pause * SECOND);
+            wire.diverged.clear();
+            answers(&mut reader, &mut wire, vec![check.clone(), look.clone()]);
+            let expected = has_diverged.then(|| format!("/l/{WRITER}"));
+            assert_eq!(
+                wire.diverged.first(),
+                expected.as_ref(),
+                "{check:?}, {look:?}"
+            );
+        }
+    }
+}
+
+/// Where there is no connection, nothing is asked, and nothing is scheduled that cannot be.
+#[test]
+fn a_node_ahead_is_asked_about_once_there_is_a_connection_again() {
+    let mut wire = Fake::new();
+    let mut reader = behind_a_writer(&mut wire);
+    let (sent, _) = (wire.sent.len(), reader.rests_until());
+    wire.now += T;
+    wire.connected = false;
+    assert!(reader.advance(&mut wire).is_none());
+    assert_eq!((wire.sent.len(), reader.rests_until()), (sent, None));
+    wire.connected = true;
+    assert_eq!(sends(&mut reader, &mut wire).len(), 2);
+}
+
+const WRITER: &str = "_c_0d1f0bbd-21a2-8a4c-9c2f-000000000009-__WRIT__0000000003";
+
+/// Creates a reader that waits for a writer, and so renews no proof.
+fn behind_a_writer(wire: &mut Fake) -> Acquisition {
+    let mine = OwnNode {
+        name: format!("_c_{ID}-__READ__0000000004"),
+        ..mine()
+    };
+    let asks = (contest(Role::Read, 0), Patience::Waits);
+    let all = names(&[WRITER, &mine.name]);
+    let mut reader = Acquisition::stand(asks, &"/l".into(), (mine, wire.stamp()));
+    let asked = |request: &Request| match request {
+        Request::GetChildren { .. } => Some(all.clone()),
+        Request::GetData { .. } | Request::Exists { .. } => Some(stat(30, 0)),
+        _ => None,
+    };
+    assert!(wire.serves(&mut reader, asked).is_none());
+    assert!(reader.is_waiting());
+    reader
 }

@@ -103,6 +103,8 @@ pub enum Note<'a> {
     /// The grant waits for this long, because the leader must have heard of the session; `None` if it does not wait
     /// for that any more. This may be told again.
     HeldBack(Option<Duration>),
+    /// The server shows this node, and the quorum has deleted it: the server's data have diverged.
+    Diverged(&'a str),
     /// Many proofs have arrived too late; the last one took this long.
     AnswersLate(Duration),
 }

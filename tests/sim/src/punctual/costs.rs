@@ -82,15 +82,16 @@ fn call(case: &Punctual<'_>, op: &Op, grant: &Grant, asked: &[Asked]) -> Result<
     let known = case.knows(dir, from, to);
     // The first client creates the directories, and asks again.
     let (first, makes) = if known { (0, 0) } else { (1, 3) };
+    let doubts = doubts(to - from, gone);
     let pings = (to - from).as_nanos() / ms(case.plan.timeout / 6).as_nanos();
     let requests = costs.creates + costs.lists + costs.reads + costs.proofs;
     let most = Costs {
         creates: 1 + makes,
         lists: 1 + first + gone,
-        reads: 3 * gone,
+        reads: 3 * gone + doubts,
         // A node that was created a moment ago needs no proof; the first one in line has a young
         // proof.
-        proofs: ((to - from).as_nanos() / proof_every(case).as_nanos()) as usize,
+        proofs: ((to - from).as_nanos() / proof_every(case).as_nanos()) as usize + doubts,
         sleeps: 8 + 4 * (requests + gone) as u64 + 4 * pings as u64,
     };
     let fits = costs.creates <= most.creates
@@ -106,6 +107,15 @@ fn call(case: &Punctual<'_>, op: &Op, grant: &Grant, asked: &[Asked]) -> Result<
     Err(format!(
         "{name} cost too much: {costs:?} for {dir}, at most {most:?}\n{story}"
     ))
+}
+
+/// Returns how often a waiter asks at most whether the leader has the node ahead: after a minute, after pauses that
+/// double, and then whenever another node is ahead.
+fn doubts(waited: Duration, gone: usize) -> usize {
+    match (waited.as_secs() / 60 + 1).ilog2() as usize {
+        0 => 0,
+        asked => asked + gone,
+    }
 }
 
 /// Checks the costs of a hold. A holder lets its lock be confirmed every T/6, reads its own node,
