@@ -128,7 +128,7 @@ impl Transport for Native {
         }
     }
 
-    #[cfg(test)]
+    #[cfg(all(test, not(zklock_sim)))]
     fn watches(&self) -> usize {
         self.shared.state.lock().watches.len()
     }

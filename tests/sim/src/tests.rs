@@ -415,7 +415,10 @@ fn waiters_at_a_server_whose_data_diverged_go_on_with_another() {
         };
         assert!(last_grant(&well) < 5.0, "seed {seed}");
         let last = last_grant(&diverged);
-        assert!(last < 5.0 || (60.0..65.0).contains(&last), "seed {seed}: {last} s");
+        assert!(
+            last < 5.0 || (60.0..65.0).contains(&last),
+            "seed {seed}: {last} s"
+        );
         stood_still += u32::from(60.0 <= last);
     }
     assert!((1..40).contains(&stood_still), "{stood_still} of 40");
