@@ -46,10 +46,13 @@ fn exec(unblocked: &OsString, program: OsString, args: impl Iterator<Item = OsSt
     }
     signals::unblock(&unblocked.to_string_lossy());
     let error = Command::new(&program).args(args).exec();
-    say(&format!(
-        "cannot run {}: {error}",
-        Path::new(&program).display()
-    ));
+    let name = Path::new(&program).display().to_string();
+    let is_a_line = error.kind() == ErrorKind::NotFound && name.contains(' ');
+    let advice = match is_a_line {
+        true => "; put sh -c before a line of the shell",
+        false => "",
+    };
+    say(&format!("cannot run {name}: {error}{advice}"));
     flush();
     ExitCode::from(match error.kind() {
         ErrorKind::NotFound => NOT_FOUND,

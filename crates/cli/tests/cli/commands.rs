@@ -65,6 +65,11 @@ fn the_exit_status_is_that_of_the_command(hosts: &str) {
         assert!(ended.err.starts_with("zklock: cannot run"), "{}", ended.err);
         assert_eq!(ended.err.lines().count(), 1, "{}", ended.err);
     }
+    let mut line = command(hosts);
+    line.args(["run", &fresh_path("line"), "--", "echo hi"]);
+    let ended = Zklock::spawn(&mut line).end();
+    assert_eq!(ended.code, Some(127));
+    assert!(ended.err.contains("put sh -c before"), "{}", ended.err);
 }
 
 fn the_input_and_the_outputs_belong_to_the_command(hosts: &str) {
