@@ -277,17 +277,25 @@ fn ctrl_z_stops(hosts: &str, step: &str, before: &str, command: impl Fn(&str) ->
     goes_on_and_ends((hosts, &path), &log, &stop, &mut terminal);
 }
 
-/// A user who continues the job knows nothing of the lock.
-fn a_stopped_job_that_is_continued_without_its_zklock_ends_in_time(hosts: &str) {
-    let (path, log, head) = (fresh_path("ctrl-z"), Log::new(), Log::new());
+/// Starts a job with a lock, whose commands write "beat", and stops it by Ctrl-Z; it goes on when somebody writes
+/// "next". Returns its terminal, and the number of its first process.
+fn stopped_job(hosts: &str, path: &str, log: &Log) -> (Zklock, String) {
+    let head = Log::new();
     let zklock = zklock(&format!("--session-timeout 6 {path}"));
     let job = format!("{}; {}", head.write("$$"), log.beat("beat"));
     let stopped = log.write("stopped");
     // An sh that is stopped inside vfork(2) neither stops nor goes on; bash takes fork(2).
     let script = format!("set -m; {zklock} -- bash -c '{job}'; {stopped}; read _; fg");
-    let terminal = start(hosts, &log, "beat=^Z,next=^J", "bash", &script);
+    let terminal = start(hosts, log, "beat=^Z,next=^J", "bash", &script);
     log.await_word("stopped");
-    let group = format!("-{}", head.words()[0]);
+    (terminal, head.words().remove(0))
+}
+
+/// A user who continues the job knows nothing of the lock.
+fn a_stopped_job_that_is_continued_without_its_zklock_ends_in_time(hosts: &str) {
+    let (path, log) = (fresh_path("ctrl-z"), Log::new());
+    let (terminal, head) = stopped_job(hosts, &path, &log);
+    let group = format!("-{head}");
     run(Command::new("kill").args(["-CONT", "--", &group]));
     let next = format!("{}; sleep 0.5", log.write("next"));
     let next = Zklock::run(hosts, &format!("run -w 20 {path}"), &next);
@@ -300,14 +308,9 @@ fn a_stopped_job_that_is_continued_without_its_zklock_ends_in_time(hosts: &str) 
 
 /// Otherwise somebody could continue it while another command runs.
 fn a_stopped_job_is_gone_before_the_next_command_begins(hosts: &str) {
-    let (path, log, head) = (fresh_path("ctrl-z"), Log::new(), Log::new());
-    let zklock = zklock(&format!("--session-timeout 6 {path}"));
-    let job = format!("{}; {}", head.write("$$"), log.beat("beat"));
-    let stopped = log.write("stopped");
-    let script = format!("set -m; {zklock} -- bash -c '{job}'; {stopped}; read _; fg");
-    let terminal = start(hosts, &log, "beat=^Z,next=^J", "bash", &script);
-    log.await_word("stopped");
-    let job = Path::new("/proc").join(&head.words()[0]);
+    let (path, log) = (fresh_path("ctrl-z"), Log::new());
+    let (terminal, head) = stopped_job(hosts, &path, &log);
+    let job = Path::new("/proc").join(head);
     assert!(job.exists());
     let next = format!("[ ! -e {} ] && {}", job.display(), log.write("next"));
     let next = Zklock::run(hosts, &format!("run -w 20 {path}"), &next);
