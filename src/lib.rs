@@ -104,7 +104,7 @@
 //!   └───────────(same session, own node verified)────────────┘
 //! ```
 //!
-//! While a guard exists, the client asks the quorum every T/6 whether the lock's node still exists.
+//! While a guard exists, the client asks the quorum every T/8 whether the lock's node still exists.
 //! A ping is no proof: a follower that is cut off from its leader answers pings while the leader
 //! grants the lock to another client. The deadline is T/2 after the client sent the last check that
 //! the quorum committed, or earlier: a commit does not prolong the session, so the guard also

@@ -1,7 +1,7 @@
 //! The leases of all locks that a client holds.
 //!
 //! Guards register from their threads. While there is a guard, the background thread asks the quorum every
-//! sixth of the session timeout, once for all guards, and renews their leases with the answer. [`Renewals`]
+//! eighth of the session timeout, once for all guards, and renews their leases with the answer. [`Renewals`]
 //! decides what is due, and when.
 
 use std::sync::Arc;

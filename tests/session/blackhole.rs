@@ -26,7 +26,7 @@ const VAIN: Duration = Duration::from_secs(2);
 const TRIALS: u64 = 25;
 
 /// By the clock, the guard would be told T/3 after its last check, and by a check of its own after
-/// T/6 and T/8.
+/// T/8 and T/6.
 #[test]
 fn a_call_that_is_not_answered_makes_a_guard_suspect_when_the_client_leaves_the_server() {
     let timeout = Duration::from_secs(20);

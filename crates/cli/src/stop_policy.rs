@@ -57,7 +57,7 @@ impl StopPolicy {
     }
 
     /// Creates a policy with as much time again for a hook that runs when the command is gone. By
-    /// default both have half of the grace. A lock that is confirmed has a third of the timeout left
+    /// default both have half of the grace. A lock that is confirmed has three eighths of the timeout left
     /// before its next proof: a margin as long as that would kill its command.
     pub(crate) fn before_a_hook(session_timeout: Duration, grace: Option<Duration>) -> Self {
         let grace = grace.unwrap_or(session_timeout / 16);
@@ -81,9 +81,9 @@ impl StopPolicy {
     }
 
     /// Returns how long a connection may be lost until the command is told to stop, if that happens
-    /// right before the lock would have been confirmed: a sixth of the timeout after the last time.
+    /// right before the lock would have been confirmed: an eighth of the timeout after the last time.
     pub(crate) fn spare(self) -> Duration {
-        (self.session_timeout / 3).saturating_sub(self.margin + self.grace)
+        (self.session_timeout * 3 / 8).saturating_sub(self.margin + self.grace)
     }
 
     /// Returns a complaint if next to no time is left for a reconnect.
@@ -91,7 +91,7 @@ impl StopPolicy {
         let spare = self.spare();
         (spare < RECONNECT).then(|| {
             format!(
-                "a connection that is lost for {:.1} s stops the command: a third of the session timeout of {:?} is left then, and the grace of {:?} and the margin of {:?} use it up",
+                "a connection that is lost for {:.1} s stops the command: three eighths of the session timeout of {:?} are left then, and the grace of {:?} and the margin of {:?} use them up",
                 spare.as_secs_f64(), self.session_timeout, self.grace, self.margin
             )
         })
@@ -188,7 +188,7 @@ mod tests {
             let silent = policy.decide(Suspect, timeout / 2 - timeout / 3, None);
             assert_eq!(silent, Terminate, "{timeout:?}");
             // The lock is suspect since the connection broke, right before another proof was due.
-            let broken = policy.decide(Suspect, timeout / 2 - timeout / 6, None);
+            let broken = policy.decide(Suspect, timeout / 2 - timeout / 8, None);
             assert!(matches!(broken, Wait(_)), "{timeout:?}: {broken:?}");
         }
     }
@@ -212,7 +212,7 @@ mod tests {
         for (timeout, grace) in [(20, None), (20, Some(5)), (4, None), (60, Some(15))] {
             assert_eq!(complaint(timeout, grace), None, "{timeout} {grace:?}");
         }
-        for (timeout, grace) in [(20, Some(6)), (20, Some(30)), (4, Some(1)), (2, None)] {
+        for (timeout, grace) in [(20, Some(7)), (20, Some(30)), (4, Some(1)), (2, None)] {
             let told = complaint(timeout, grace).expect("a complaint");
             assert!(told.starts_with("a connection that is lost for "), "{told}");
         }

@@ -330,6 +330,24 @@ mod tests {
         assert_eq!(waits_for(T / 10_000), (true, 80));
     }
 
+    /// As where the disks of the servers are slow.
+    #[test]
+    fn where_answers_take_up_to_a_quarter_of_the_session_timeout_one_proof_is_enough() {
+        for (took, is_enough) in [(T / 5, true), (T * 6 / 25, true), (T * 13 / 50, false)] {
+            let mut lifetime = Lifetime::new(T, START, START);
+            let mut proof = GrantProof::default();
+            let (sent, now) = (START + T, START + T + took);
+            for pinged in (1..6).map(|part| START + T * part / 6) {
+                lifetime.answered(pinged, pinged);
+            }
+            let stamp = lifetime.stamp(sent);
+            lifetime.answered(sent, now);
+            proof.confirmed(stamp, true, now);
+            let granted = proof.next(&lifetime, now) == Next::Grant;
+            assert_eq!(granted, is_enough, "{took:?}");
+        }
+    }
+
     #[test]
     fn where_answers_take_long_several_proofs_are_enough() {
         let mut lifetime = Lifetime::new(T, START, START);
@@ -342,7 +360,8 @@ mod tests {
             };
             assert_eq!(proof.next(&lifetime, now), next);
             let stamp = lifetime.stamp(now);
-            now += T / 5;
+            lifetime.answered(now, now + T / 10);
+            now += T * 13 / 50;
             lifetime.answered(stamp.sent, now);
             assert_eq!(proof.confirmed(stamp, true, now), counted == MANY);
         }

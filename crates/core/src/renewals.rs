@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  begin ─► looked at ──► asked about, together with others ──► confirmed ─┐
-//!               ▲              (every T/6)                                 │
+//!               ▲              (every T/8)                                 │
 //!               └──────────────────────────────────────────────────────────┘
 //! ```
 //!
@@ -20,6 +20,8 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use core::mem;
 use core::time::Duration;
+
+use crate::validity::PROVEN_EVERY;
 
 pub use self::verdict::{Check, Due, Look, NODES_A_CHECK, REVOKE, Trust, Verdict, ask_why, watch};
 
@@ -217,7 +219,7 @@ impl<L: Clone> Renewals<L> {
     /// before the first one is due again.
     fn next_of_many(&self, timeout: Duration) -> Option<Duration> {
         let checks = self.leases.len() / NODES_A_CHECK + 1;
-        (checks > 1).then(|| self.checked + timeout / 6 / checks as u32)
+        (checks > 1).then(|| self.checked + timeout / PROVEN_EVERY / checks as u32)
     }
 
     /// Returns when the next check is due: each lock is proven again before it is suspect.
@@ -226,7 +228,7 @@ impl<L: Clone> Renewals<L> {
         Some(match stamp.sent < entry.asked {
             true if entry.is_thrown_away => entry.asked + look.timeout / AGAIN_PART,
             // A check is under way; if its answer takes long, ask again.
-            true => entry.asked + look.timeout / 6,
+            true => entry.asked + look.timeout / 12,
             false => stamp.due(trust.better_at, look.timeout),
         })
     }

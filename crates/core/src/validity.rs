@@ -35,6 +35,11 @@ pub const LEAST_TIMEOUT: Duration = Duration::from_secs(4);
 /// would stand at the head of the queue forever.
 pub(super) const ENOUGH_PROOFS: u32 = 3;
 
+/// The part of the session timeout after which the quorum is asked again about a lock that is held.
+///
+/// A server that answers no check is left a sixth later, and a command is told to stop a thirtieth after that.
+pub(super) const PROVEN_EVERY: u32 = 8;
+
 /// What a guard knows about its lock.
 ///
 /// ```text
@@ -173,10 +178,10 @@ impl Stamp {
 
     /// Returns when the next check is due, so that its answer comes before the guard is suspect.
     ///
-    /// A check every T/6 is enough where messages have come regularly. After a silence, the
+    /// A check every T/8 is enough where messages have come regularly. After a silence, the
     /// first check that finds a newer message reported, `better_at`, must not wait as long.
     pub fn due(self, better_at: Option<Duration>, timeout: Duration) -> Duration {
-        let regular = self.sent + timeout / 6;
+        let regular = self.sent + timeout / PROVEN_EVERY;
         match better_at {
             Some(better_at) if self.suspect_from(timeout) < regular + timeout / 12 => {
                 regular.min(better_at.max(self.sent))
@@ -188,8 +193,10 @@ impl Stamp {
     /// Returns whether a lock may be granted on the strength of this stamp.
     ///
     /// The proofs that are still to come must be able to keep the guard valid. Each of them renews `sent`, so that
-    /// need only be young. The first one after `better_at` renews `touched`, and the session must last until that
-    /// proof is answered. After several `proofs` that did not allow this, it is enough that the guard is alive.
+    /// need only be young: younger than a sixth of the session timeout, or than a quarter if the quorum was just asked,
+    /// since its answer to the next proof, which takes as long, still comes in time. The first one after `better_at`
+    /// renews `touched`, and the session must last until that proof is answered. After several `proofs` that did not
+    /// allow this, it is enough that the guard is alive.
     pub fn supports_a_grant(
         self,
         better_at: Option<Duration>,
@@ -197,7 +204,12 @@ impl Stamp {
         timeout: Duration,
         now: Duration,
     ) -> bool {
-        let is_young = now < self.sent + timeout / 6;
+        let young = if proofs == 0 {
+            timeout / 6
+        } else {
+            timeout / 4
+        };
+        let is_young = now < self.sent + young;
         let lives = now + timeout / 24 <= self.until(timeout);
         (is_young && self.outlasts(better_at, timeout, now)) || (lives && ENOUGH_PROOFS <= proofs)
     }

@@ -13,6 +13,7 @@ use super::ask::{GuardId, Ticket, Time};
 use super::commit::Commit;
 use zklock_core::acquisition::CallId;
 use zklock_core::answer::Failure;
+use zklock_core::connection::promptness::OpenRequest;
 use zklock_core::renewals::Check;
 use zklock_core::validity::Stamp;
 use zklock_jute::Request;
@@ -57,6 +58,15 @@ pub(super) struct Open {
     /// Whether an answer shows that a quorum has committed the request.
     pub(super) commits: bool,
     pub(super) sent: Time,
+}
+
+impl Open {
+    pub(super) fn as_asked(&self) -> OpenRequest {
+        OpenRequest {
+            since: self.sent,
+            commits: self.commits,
+        }
+    }
 }
 
 /// The requests of the present connection; see the module's documentation.
@@ -117,10 +127,14 @@ impl Calls {
         self.last_sent
     }
 
-    /// Returns when the oldest request or ping was sent that has no answer.
-    pub(super) fn oldest(&self) -> Option<Time> {
-        let oldest = self.open.front().map(|open| open.sent);
-        oldest.into_iter().chain(self.pings.front().copied()).min()
+    /// Returns the request or ping that has had no answer for the longest.
+    pub(super) fn oldest(&self) -> Option<OpenRequest> {
+        let request = self.open.front().map(Open::as_asked);
+        let ping = self.pings.front().map(|ping| OpenRequest {
+            since: *ping,
+            commits: false,
+        });
+        request.into_iter().chain(ping).min_by_key(|it| it.since)
     }
 
     /// Notes that nobody waits for this create any more: the node that its answer shows is deleted.

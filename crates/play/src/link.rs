@@ -1,12 +1,13 @@
 //! The session and its connection, as every part of a core sees them: the time, what can be sent, and what
 //! a message proves.
 
+use core::mem;
 use core::time::Duration;
 
 use super::ask::{Greeting, Loss, Settings, Time};
 use super::calls::{Calls, Purpose};
 use zklock_core::acquisition::CallId;
-use zklock_core::connection::promptness::Promptness;
+use zklock_core::connection::promptness::{OpenRequest, Promptness};
 use zklock_core::lifetime::Lifetime;
 use zklock_core::validity::Stamp;
 use zklock_jute::Request;
@@ -36,6 +37,8 @@ pub(super) struct Link {
     /// When something last arrived.
     received: Time,
     promptness: Promptness,
+    /// Whether the client has left the last server, as for its silence.
+    fell_silent: bool,
     /// Whether the connection is of no use any more.
     pub(super) hangs_up: bool,
     ids: u128,
@@ -58,6 +61,7 @@ impl Link {
             last_zxid: 0,
             received: Time::ZERO,
             promptness: Promptness::new(Duration::ZERO),
+            fell_silent: false,
             hangs_up: false,
         }
     }
@@ -115,14 +119,16 @@ impl Link {
         self.received = self.now;
         self.calls.begin(self.now);
         self.promptness = Promptness::new(self.timeout());
-        self.promptness.greeted(self.now.saturating_sub(asked));
+        if !self.fell_silent {
+            self.promptness.greeted(self.now.saturating_sub(asked));
+        }
         resumed
     }
 
     pub(super) fn broke(&mut self) {
         self.has_connection = false;
         self.lifetime.broke();
-        self.hangs_up = false;
+        self.fell_silent = mem::replace(&mut self.hangs_up, false);
     }
 
     /// Notes that a server says that the session has expired.
@@ -139,10 +145,10 @@ impl Link {
         self.session = 0;
     }
 
-    /// Takes in the answer to a request that was sent at `sent`.
-    pub(super) fn answered(&mut self, sent: Time) {
-        self.lifetime.answered(sent, self.now);
-        self.promptness.answered(sent, self.now);
+    /// Takes in the answer to a request.
+    pub(super) fn answered(&mut self, request: OpenRequest) {
+        self.lifetime.answered(request.since, self.now);
+        self.promptness.answered(request, self.now);
     }
 
     /// Takes in the answer to the oldest ping.

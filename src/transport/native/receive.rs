@@ -165,9 +165,11 @@ impl Connection {
         }
         let oldest = state.queue.oldest_since();
         // A client that only waits sends nothing but pings.
-        let asked = oldest.into_iter().chain(state.queue.oldest_ping()).min();
-        let since = asked.map(|asked| if amid { asked.max(self.heard) } else { asked });
-        let by_promptness = self.promptness.leaves_at(since);
+        let mut asked = state.queue.oldest_open();
+        if let Some(open) = asked.as_mut().filter(|_| amid) {
+            open.since = open.since.max(self.heard);
+        }
+        let by_promptness = self.promptness.leaves_at(asked);
         let by_the_end = state.leaves_unless_closed_at(oldest);
         self.leaves_at = [by_promptness, by_the_end].into_iter().flatten().min();
         if self.leaves_at.is_some_and(|at| at <= now) {
@@ -287,7 +289,7 @@ impl Connection {
             return Err(end);
         }
         self.shared.status.answered(pending.queued, self.heard);
-        self.promptness.answered(pending.queued, self.heard);
+        self.promptness.answered(pending.as_open(), self.heard);
         self.answered = true;
         if pending.again {
             self.shared.push_again(state, pending);

@@ -8,6 +8,7 @@ use std::time::Duration;
 use super::channel::Outbox;
 use crate::system::clock::since_boot;
 use crate::transport::{Answer, Failure, TooLong, WatchId};
+use zklock_core::connection::promptness::OpenRequest;
 use zklock_jute::{ErrorCode, OpCode, Reply, Request, WatchLists, failure, xid};
 
 /// The requests of a connection. Replies arrive in the order of the requests, so one queue matches them.
@@ -50,6 +51,15 @@ pub(super) struct Pending {
     failure: Option<Failure>,
     /// Whether the request is sent again instead of answered.
     pub(super) again: bool,
+}
+
+impl Pending {
+    pub(super) fn as_open(&self) -> OpenRequest {
+        OpenRequest {
+            since: self.queued,
+            commits: self.request.commits(),
+        }
+    }
 }
 
 impl RequestQueue {
@@ -194,9 +204,17 @@ impl RequestQueue {
         self.pending.front().map(|pending| pending.queued)
     }
 
-    /// Returns when the oldest ping without an answer was queued.
-    pub(super) fn oldest_ping(&self) -> Option<Duration> {
-        self.pings.front().copied()
+    /// Returns the request or ping that has been open for the longest.
+    pub(super) fn oldest_open(&self) -> Option<OpenRequest> {
+        let request = self.pending.front().map(Pending::as_open);
+        let ping = self.pings.front().map(|ping| OpenRequest {
+            since: *ping,
+            commits: false,
+        });
+        request
+            .into_iter()
+            .chain(ping)
+            .min_by_key(|open| open.since)
     }
 
     /// Returns the failure of a request that is open when the connection ends.

@@ -319,7 +319,7 @@ fn servers_of_one_ensemble_that_grant_different_timeouts_are_told() {
     let told = examined();
     assert!(!told.out.contains("they grant sessions"), "{told:?}");
     // As with every setting that ZooKeeper's documentation proposes, this is no warning.
-    let late = "a leader whose machine loses power is missed after 5s, and commands may be stopped after 0.8 s";
+    let late = "a leader whose machine loses power is missed after 5s, and commands may be stopped after 1.0 s";
     assert_eq!(
         (told.code, told.out.contains(late)),
         (Some(0), true),

@@ -29,6 +29,7 @@ mod places;
 mod plan;
 mod proofs;
 mod servers;
+mod slow_disks;
 mod told;
 mod troubles;
 mod unheard;

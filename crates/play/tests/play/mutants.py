@@ -500,8 +500,23 @@ MUTANTS = [
         "touch-at-its-answer",
         "a message counts from its answer on",
         "play/link.rs",
-        "        self.lifetime.answered(sent, self.now);\n        self.promptness",
+        "        self.lifetime.answered(request.since, self.now);\n        self.promptness",
         "        self.lifetime.answered(self.now, self.now);\n        self.promptness",
+    ),
+    # Slow servers.
+    (
+        "commit-like-a-read",
+        "a server is left although its disk writes only a little longer than a read may take",
+        "core/connection/promptness.rs",
+        "            true => self.commits.max(self.timeout / COMMIT),",
+        "            true => self.commits,",
+    ),
+    (
+        "read-tells-of-commits",
+        "a prompt read counts as evidence that commits are prompt",
+        "core/connection/promptness.rs",
+        "(self.reads, self.commits) = (next, self.commits.max(next));",
+        "(self.reads, self.commits) = (next, next);",
     ),
     # What is told.
     (

@@ -138,6 +138,10 @@ pub(crate) enum What {
     Tidy {
         path: usize,
     },
+    /// The disks of the servers take this long to write.
+    SlowDisks {
+        takes: Duration,
+    },
 }
 
 impl Plan {

@@ -46,6 +46,7 @@ impl World {
                 self.breaks(client, true);
             }
             What::Tidy { path } => self.tells_servers(Request::delete(PATHS[path].into())),
+            What::SlowDisks { takes } => self.disk = takes,
             What::Vanish { client } => self.vanish(client),
             What::Close { client } => self.closes(client),
             What::Resign => {
@@ -73,6 +74,7 @@ impl World {
             }
             What::Lag { server } => self.servers[server].lag = Duration::ZERO,
             What::Crash { server } => self.servers[server].is_down = false,
+            What::SlowDisks { .. } => self.disk = Duration::ZERO,
             _ => {}
         }
     }

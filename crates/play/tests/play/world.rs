@@ -85,6 +85,12 @@ pub(crate) enum Happening {
         server: usize,
         life: u32,
     },
+    /// A follower has written so many changes to its disk.
+    Logged {
+        server: usize,
+        life: u32,
+        length: usize,
+    },
     // Anywhere.
     Trouble(Trouble),
     Over(What),
@@ -197,6 +203,8 @@ pub(crate) struct World {
     pub(crate) conns: Vec<Conn>,
     pub(crate) clients: Vec<Client>,
     pub(crate) ops: Vec<client::Op>,
+    /// How long a disk takes to write, if that is long.
+    pub(crate) disk: Duration,
     pub(crate) epoch: i64,
     pub(crate) last_session: i64,
     /// The messages that are on their way from one server to another, or wait for the end of a cut.
@@ -233,6 +241,7 @@ impl World {
             servers: Default::default(),
             conns: Vec::new(),
             ops: Vec::new(),
+            disk: Duration::ZERO,
             epoch: 0,
             last_session: 0,
             peers: Default::default(),
@@ -387,6 +396,11 @@ impl World {
             Happening::Limit { server, life } if lives(server, life) => {
                 self.lose_leader(server, life);
             }
+            Happening::Logged {
+                server,
+                life,
+                length,
+            } if lives(server, life) => self.acknowledge(server, length),
             // The step belongs to an earlier life.
             _ => {}
         }
@@ -410,7 +424,8 @@ impl World {
             | Happening::Expiry { server, .. }
             | Happening::Expire { server, .. }
             | Happening::Look { server, .. }
-            | Happening::Limit { server, .. } => self.servers[*server].frozen_until,
+            | Happening::Limit { server, .. }
+            | Happening::Logged { server, .. } => self.servers[*server].frozen_until,
             Happening::Trouble(_)
             | Happening::Over(_)
             | Happening::Calm

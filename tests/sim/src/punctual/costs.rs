@@ -118,7 +118,7 @@ fn doubts(waited: Duration, gone: usize) -> usize {
     }
 }
 
-/// Checks the costs of a hold. A holder lets its lock be confirmed every T/6, reads its own node,
+/// Checks the costs of a hold. A holder lets its lock be confirmed every T/8, reads its own node,
 /// and deletes it once.
 fn hold(
     case: &Punctual<'_>,
@@ -129,7 +129,7 @@ fn hold(
 ) -> Result<(), String> {
     let from = nanos(grant.at);
     let count = |kind| count(asked, kind, from, end);
-    let periods = (end - from).as_nanos() / ms(case.plan.timeout / 6).as_nanos();
+    let periods = (end - from).as_nanos() / proof_every(case).as_nanos();
     let (proofs, reads) = (count(RequestKind::Multi), count(RequestKind::Get));
     let (lists, creates) = (count(RequestKind::List), count(RequestKind::Create));
     let most = 2 + periods as usize;

@@ -61,6 +61,27 @@ impl World {
         }
     }
 
+    /// Writes so many changes to the disk of a follower. A write waits for the one before.
+    fn log(&mut self, server: usize, life: u32, length: usize) {
+        if self.disk.is_zero() {
+            return self.acknowledge(server, length);
+        }
+        let written = self.now + self.disk * self.chance.u32(100..200) / 100;
+        let logged = Happening::Logged {
+            server,
+            life,
+            length,
+        };
+        self.plan(written, logged);
+    }
+
+    /// Tells the leader that a follower has written so many changes to its disk.
+    pub(crate) fn acknowledge(&mut self, server: usize, length: usize) {
+        if let Role::Following { leader, .. } = self.servers[server].role {
+            self.send(server, leader, Message::Ack(length));
+        }
+    }
+
     fn at_follower(&mut self, server: usize, message: Message) {
         let now = self.now;
         let node = &mut self.servers[server];
@@ -77,8 +98,8 @@ impl World {
         match message {
             Message::Propose(transaction) => {
                 node.log.push(transaction);
-                let length = node.log.len();
-                self.send(server, leader, Message::Ack(length));
+                let (length, life) = (node.log.len(), node.life);
+                self.log(server, life, length);
             }
             Message::Commit(length) => {
                 while self.servers[server].committed < length {
