@@ -20,6 +20,9 @@ use zklock_jute::Request;
 /// waits cost few writes.
 const FIRST: Duration = Duration::from_secs(60);
 const LONGEST: Duration = Duration::from_secs(15 * 60);
+/// How soon after that it asks about another node that is nearest then. Not much later: the others at such a server come
+/// to the same node one after the other. Not at once: the readers ahead of a writer may be many.
+const ANOTHER: Duration = Duration::from_secs(2);
 
 impl Acquisition {
     /// Asks about the node ahead if that is due; if not, schedules that.
@@ -31,11 +34,11 @@ impl Acquisition {
         };
         if self.doubt.node != *nearest {
             // After a long wait, the node that is nearest now may be what others have gone past.
-            let first = *self.doubt.first.get_or_insert_with(|| wire.now() + FIRST);
+            let next = *self.doubt.next.get_or_insert_with(|| wire.now() + FIRST);
             self.doubt = Doubt {
-                first: Some(first),
+                next: Some(next),
                 node: nearest.clone(),
-                at: wire.now().max(first),
+                at: wire.now().max(next),
                 pause: FIRST,
             };
         }
@@ -45,6 +48,7 @@ impl Acquisition {
             }
             self.doubt.pause = (2 * self.doubt.pause).min(LONGEST);
             self.doubt.at = wire.now() + self.doubt.pause;
+            self.doubt.next = Some(wire.now() + ANOTHER);
             let path = node_in(&self.path, &self.doubt.node);
             let check = proof::requests(true, slice::from_ref(&path));
             for request in check.into_iter().chain([Request::exists(&path)]) {

@@ -148,8 +148,8 @@ pub(super) struct Beside {
 /// The node ahead, and when the quorum is asked whether it is there.
 #[derive(Debug, Default)]
 pub(super) struct Doubt {
-    /// The end of the first pause of this wait.
-    pub(super) first: Option<Duration>,
+    /// When another node may be asked about.
+    pub(super) next: Option<Duration>,
     pub(super) node: String,
     pub(super) at: Duration,
     pub(super) pause: Duration,

@@ -820,6 +820,39 @@ fn a_server_that_shows_a_node_that_the_quorum_lacks_is_told_from_one_that_does_n
     }
 }
 
+/// A writer waits for the nearest reader, then for the next one, and the readers end one after the other.
+#[test]
+fn who_asked_a_moment_ago_does_not_ask_about_the_next_node_ahead_at_once() {
+    let mut wire = Fake::new();
+    let mine = OwnNode {
+        name: format!("_c_{ID}-__WRIT__0000000009"),
+        ..mine()
+    };
+    let reader = |n: usize| format!("_c_0d1f0bbd-21a2-8a4c-9c2f-000000000009-__READ__000000000{n}");
+    let asks = (contest(Role::Write, 0), Patience::Waits);
+    let mut writer = Acquisition::stand(asks, &"/l".into(), (mine.clone(), wire.stamp()));
+    let began = wire.now;
+    for last in (3..9).rev() {
+        let mut all: Vec<_> = (2..=last).map(reader).collect();
+        all.push(mine.name.clone());
+        let all: Vec<_> = all.iter().map(String::as_str).collect();
+        let asked = |request: &Request| match request {
+            Request::GetChildren { .. } => Some(names(&all)),
+            Request::GetData { .. } | Request::Exists { .. } => Some(stat(30, 0)),
+            Request::Multi(_) => Some(Ok(Reply::Multi(vec![Ok(Reply::Checked)]))),
+            _ => None,
+        };
+        assert!(wire.serves(&mut writer, asked).is_none());
+        wire.now += if last == 8 { T } else { SECOND / 2 };
+        assert!(wire.serves(&mut writer, asked).is_none());
+        writer.happened(&reader(last), EventKind::Deleted);
+    }
+    let proof = crate::proof::requests(true, &[node_in("/l", &mine.name)]);
+    let is_doubt = |it: &&Request| matches!(it, Request::Multi(_)) && !proof.contains(it);
+    assert_eq!(wire.sent.iter().filter(is_doubt).count(), 2);
+    assert_eq!(wire.now, began + T + 5 * SECOND / 2);
+}
+
 /// Where there is no connection, nothing is asked, and nothing is scheduled that cannot be.
 #[test]
 fn a_node_ahead_is_asked_about_once_there_is_a_connection_again() {
