@@ -98,8 +98,8 @@ pub(crate) trait Transport: Send + Sync {
     /// Sets whether this session is kept for another process when the transport closes, instead of ended.
     fn keep_session(&self, _kept: bool) {}
 
-    /// Goes on with another server, because the data of this one are wrong. The session stays.
-    fn move_on(&self) {}
+    /// Goes on with another server, because this one shows a node that its leader lacks. The session stays.
+    fn move_on(&self, _node: &str) {}
 
     /// Ends the session; waits at most `limit`. Returns whether a server has confirmed the end, or
     /// there is no session.

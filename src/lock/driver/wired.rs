@@ -121,15 +121,6 @@ impl<'a> Wired<'a> {
         self.is_held_back = pause.is_some();
     }
 
-    /// Goes on with another server than this one, which shows a node that the others have deleted.
-    fn moves_on(&self, node: &str) {
-        log::warn!(
-            "the server shows {node}, which the ensemble has deleted: its data differ from the other \
-             servers', see zklock doctor; going on with another server"
-        );
-        self.session.transport.move_on();
-    }
-
     /// Creates a watch that reports to this thread.
     pub(super) fn new_watch(&self) -> Watch {
         Watch::new(self.session.leases.next_watch(), self.fired.slot())
@@ -250,7 +241,7 @@ impl Wire for Wired<'_> {
             Note::Evicts(node) => {
                 log::warn!("{node} has not let go within its grace: evicting it");
             }
-            Note::Diverged(node) => self.moves_on(node),
+            Note::Diverged(node) => self.session.transport.move_on(node),
             Note::HeldBack(pause) => self.hold_back(pause),
             Note::AnswersLate(took) => tell_late(took),
         }

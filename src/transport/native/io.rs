@@ -355,6 +355,9 @@ impl Io {
     /// Reports the end of a connection to the status, and fails the open requests.
     fn finish(&mut self, target: &Target, end: End, answered: bool) -> Result<Round, String> {
         let detached = self.shared.detach(end == End::HungUp);
+        if end == End::Diverged {
+            self.rotation.diverged();
+        }
         let status = &self.shared.status;
         let round = match end {
             End::Closed => Ok(Round::Over),

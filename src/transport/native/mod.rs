@@ -182,9 +182,9 @@ impl Transport for Native {
         }
     }
 
-    fn move_on(&self) {
+    fn move_on(&self, node: &str) {
         if !self.process.is_another() {
-            self.shared.state.lock().has_diverged = true;
+            self.shared.move_on(node);
         }
     }
 

@@ -25,6 +25,10 @@ use zklock_core::connection::server_features::Features;
 use zklock_core::connection::watches::{Kind, Watches};
 use zklock_jute::{ErrorCode, ReplyHeader, Request};
 
+/// How long a client stays with a server whose data may be wrong too, after it has left one for that. It may have no
+/// other address, and many waiters that ask, each at its own time; its locks must not be in doubt all the time.
+const STAYS: Duration = Duration::from_secs(60);
+
 /// How soon to write again what a full socket has not taken.
 pub(super) const WRITE_AGAIN: Duration = Duration::from_millis(10);
 
@@ -47,8 +51,10 @@ pub(super) struct State {
     pub(super) channel: Option<Arc<Channel>>,
     /// The server of this connection, or of the last one.
     pub(super) target: Option<Target>,
-    /// Whether this connection's server has shown that its data are wrong.
+    /// Whether this connection's server has shown that its data are wrong, and is to be left.
     pub(super) has_diverged: bool,
+    /// When a server was last left for that.
+    moved_on: Option<Duration>,
     /// The number of connections so far, by which a late writer notices that its own has ended.
     connection: u64,
     pub(super) queue: RequestQueue,
@@ -89,6 +95,7 @@ impl Shared {
             channel: None,
             target: None,
             has_diverged: false,
+            moved_on: None,
             connection: 0,
             queue: RequestQueue::after(first, config.hosts.chroot().into(), config.frame_limit),
             watches: Watches::default(),
@@ -132,6 +139,23 @@ impl Shared {
                 .push(Request::RemoveWatches { path, kind }, None, None);
             self.flush(state);
         }
+    }
+
+    /// Leaves a server that shows a node which its leader lacks, unless one was left a moment ago.
+    pub(super) fn move_on(&self, node: &str) {
+        let (mut state, now) = (self.state.lock(), since_boot());
+        if state.moved_on.is_some_and(|at| now < at + STAYS) {
+            return;
+        }
+        state.moved_on = Some(now);
+        state.has_diverged = true;
+        let server = state.target.as_ref().map(Target::to_string);
+        drop(state);
+        log::warn!(
+            "{}: it shows {node}, which its leader lacks: their data differ, see zklock doctor; going on with \
+             another server if there is one",
+            server.unwrap_or_default()
+        );
     }
 
     /// Sends a request again.

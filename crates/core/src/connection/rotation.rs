@@ -278,6 +278,11 @@ impl<Address: Clone + Eq> Rotation<Address> {
         }
     }
 
+    /// Notes that the client leaves a server whose data are wrong: any other one is better, and may be there again.
+    pub fn diverged(&mut self) {
+        self.unreached.clear();
+    }
+
     /// Notes what the server that was just left did instead of greeting.
     pub fn refused(&mut self, refusal: Refusal) {
         if let Some(target) = self.left.last().cloned() {
@@ -600,6 +605,11 @@ mod tests {
         other.unreached();
         other.next_round();
         assert_eq!(other.last(), [2, 1], "no address was better");
+        other.leave(1, None);
+        other.unreached();
+        other.diverged();
+        other.leave(2, Some(&served(1000, false)));
+        assert_eq!(other.last(), [2], "a server with wrong data is not better");
     }
 
     /// The limits of three servers, in milliseconds.

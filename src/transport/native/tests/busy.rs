@@ -87,3 +87,23 @@ fn watches_that_a_server_throws_away_are_set_again_on_the_same_connection() {
     );
     assert_eq!(server.connections(), 2);
 }
+
+/// Many waiters may ask whether the leader has the node ahead, each at its own time.
+#[test]
+fn servers_whose_data_are_wrong_are_not_left_one_after_the_other() {
+    let servers = [0, 1].map(|_| Fake::start(Script::new(|_, _| Act::Refuse(ErrorCode::NO_NODE))));
+    let connections = || servers.each_ref().map(Fake::connections);
+    let hosts = servers.each_ref().map(Fake::hosts).join(",");
+    let rig = Rig::connect(&hosts, Duration::from_secs(4));
+    let session = rig.session();
+    rig.transport.move_on("/a");
+    rig.disconnected();
+    rig.reconnected();
+    assert_eq!((connections(), rig.session()), ([1, 1], session));
+    rig.transport.move_on("/a");
+    // The client would leave after the first answer.
+    for _ in 0..2 {
+        assert_eq!(rig.ask(exists("/a", false)), NO_NODE);
+    }
+    assert_eq!(connections(), [1, 1]);
+}
