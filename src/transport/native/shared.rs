@@ -144,13 +144,16 @@ impl Shared {
     /// Leaves a server that shows a node which its leader lacks, unless one was left a moment ago.
     pub(super) fn move_on(&self, node: &str) {
         let (mut state, now) = (self.state.lock(), since_boot());
-        if state.moved_on.is_some_and(|at| now < at + STAYS) {
+        let stays = state.moved_on.is_some_and(|at| now < at + STAYS);
+        if stays || state.stage != Stage::Serving {
             return;
         }
         state.moved_on = Some(now);
         state.has_diverged = true;
         let server = state.target.as_ref().map(Target::to_string);
-        drop(state);
+        // The answer wakes the thread that reads.
+        state.queue.ping_after(Duration::ZERO, now);
+        self.flush(state);
         log::warn!(
             "{}: it shows {node}, which its leader lacks: their data differ, see zklock doctor; going on with \
              another server if there is one",
