@@ -49,6 +49,11 @@ impl Failure {
         Self::new(OTHER, message)
     }
 
+    /// Returns the failure of a process or thread that the system does not start.
+    pub(crate) fn not_started(what: &str, error: &io::Error) -> Self {
+        Self::other(format!("cannot start {what}: {}", advised(error)))
+    }
+
     /// Returns whether the failure is the loss of the lock.
     pub(crate) fn is_loss(&self) -> bool {
         self.code == LOST
@@ -91,6 +96,17 @@ impl Failure {
         say(&self.message);
         Ending::Code(self.code).end()
     }
+}
+
+/// Returns why the system does not start a process or thread, and what to do if a limit is the reason.
+pub(crate) fn advised(error: &io::Error) -> String {
+    let advice = match error.kind() {
+        io::ErrorKind::WouldBlock => {
+            "; raise the limit of processes and threads: ulimit -u, or pids.max of the container"
+        }
+        _ => "",
+    };
+    format!("{error}{advice}")
 }
 
 /// Reports a failed write to stdout, unless the reader has closed the pipe.

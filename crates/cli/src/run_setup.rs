@@ -16,7 +16,7 @@ use crate::args::{Args, Guarded, Run};
 use crate::child::{Child, Variables};
 use crate::connect::connect;
 use crate::exit::Ending;
-use crate::failure::{Failure, UNAVAILABLE};
+use crate::failure::{Failure, UNAVAILABLE, advised};
 use crate::held::Held;
 use crate::helper::wire::Kind;
 use crate::sanitize::plain;
@@ -65,8 +65,9 @@ pub(crate) struct Stage {
 impl Stage {
     /// Connects; gives up after `limit`, or earlier if the user set a shorter limit.
     pub(crate) fn set(args: &Args, what: &Guarded, limit: Duration) -> Result<Self, Failure> {
-        let signals = Signals::take()
-            .map_err(|error| Failure::other(format!("cannot listen to signals: {error}")))?;
+        let signals = Signals::take().map_err(|error| {
+            Failure::other(format!("cannot listen to signals: {}", advised(&error)))
+        })?;
         let terminal = Terminal::open();
         let note = what.note.clone().unwrap_or_else(|| name(what));
         let client = connect(args, Some(&note), limit)?;
@@ -237,7 +238,7 @@ impl Stage {
         };
         let child = self
             .start(&what.command, variables)
-            .map_err(|error| Failure::other(format!("cannot start the command: {error}")))?;
+            .map_err(|error| Failure::not_started("the command", &error))?;
         let (ended, gone) = Supervisor::new(order, child, &self.terminal, &self.signals).run()?;
         self.keep(gone);
         self.hurries.set(self.hurries.get() || ended.by_signal);

@@ -6,6 +6,7 @@ use crossbeam_channel::RecvTimeoutError;
 
 use crate::child::{Child, Variables};
 use crate::exit::Ending;
+use crate::failure::advised;
 use crate::helper::ANSWER;
 use crate::helper::trust::since_boot;
 use crate::helper::wire::Kind;
@@ -25,7 +26,7 @@ pub(crate) fn run_within(limit: Duration, text: &str, variables: &Variables<'_>,
     let name = "--on-passive";
     let mut child = match stage.start(&shell(text), variables) {
         Ok(child) => child,
-        Err(error) => return say(&format!("cannot run {name}: {error}")),
+        Err(error) => return say(&format!("cannot run {name}: {}", advised(&error))),
     };
     // If this process is stopped, the keeper must kill the hook.
     child.trust(since_boot().saturating_add(limit));

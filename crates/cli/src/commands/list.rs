@@ -100,7 +100,7 @@ fn start_watching(
     thread::Builder::new()
         .name("zklock-watch".to_owned())
         .spawn(move || wait_for_changes(&client, &path, known, &to))
-        .map_err(|error| Failure::other(format!("cannot start a thread: {error}")))?;
+        .map_err(|error| Failure::not_started("a thread", &error))?;
     Ok(changes)
 }
 

@@ -21,6 +21,7 @@ use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process, kill_process_group, test_kill_process_group};
 
 use crate::descendants::{Descendants, Process, State};
+use crate::failure::advised;
 use crate::helper;
 use crate::helper::session::Session;
 use crate::helper::trust::Trust;
@@ -97,7 +98,7 @@ pub(super) fn keep() -> io::Result<()> {
     let started = helper::exec(env::args_os().skip(2).chain(command));
     let (head, gate) = match started.and_then(|started| become_quiet().map(|()| started)) {
         Ok(started) => started,
-        Err(error) => return send(&zklock, Kind::Started, 0, error.to_string().as_bytes()),
+        Err(error) => return send(&zklock, Kind::Started, 0, advised(&error).as_bytes()),
     };
     before.inspect(|before| drop(send(before, Kind::Spare, 0, b"")));
     let session = Session::new(key, words.collect(), folder);

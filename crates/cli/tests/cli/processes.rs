@@ -37,6 +37,7 @@ on_every_server! {
     nothing_of_a_command_is_left_where_no_more_files_may_be_open
     what_cannot_be_read_keeps_the_lock_and_runs_on
     a_limit_of_threads_that_prevents_a_command_is_told
+    a_limit_of_threads_that_prevents_an_examination_is_told
     a_hook_that_a_limit_of_threads_prevents_does_not_run
     what_a_root_lacks_to_start_a_command_is_told
     what_keeps_the_lock_is_named
@@ -809,7 +810,16 @@ fn a_limit_of_threads_that_prevents_a_command_is_told(hosts: &str) {
         let ended = with_threads(hosts, limit, &["run", &fresh_path("threads"), "--", "true"]);
         assert_eq!(ended.code, Some(70), "{limit}: {ended:?}");
         assert!(ended.err.contains("cannot"), "{limit}: {ended:?}");
+        assert!(ended.err.contains("raise "), "{limit}: {ended:?}");
     }
+}
+
+fn a_limit_of_threads_that_prevents_an_examination_is_told(hosts: &str) {
+    let ended = with_threads(hosts, 1, &["doctor"]);
+    assert_eq!(ended.code, Some(70), "{ended:?}");
+    let told =
+        "zklock: cannot start a thread: Resource temporarily unavailable (os error 11); raise ";
+    assert!(ended.err.starts_with(told), "{ended:?}");
 }
 
 /// A keeper that is left where there is no thread to hear it ended the session, and ran the hook, beside its `zklock`.

@@ -108,22 +108,25 @@ fn look_at_all(
         let (looking, ended) = bounded::<Infallible>(0);
         let start = |server| {
             let (looking, hosts) = (looking.clone(), format!("{server}{chroot}"));
-            scope.spawn(move || {
+            let look = move || {
                 let _looking = looking;
                 server::look(args, &hosts, server, patience)
-            })
+            };
+            let started = thread::Builder::new().spawn_scoped(scope, look);
+            started.map_err(|error| Failure::not_started("a thread", &error))
         };
         let looks: Vec<_> = servers.iter().map(|server| start(*server)).collect();
         drop(looking);
         if ended.recv_timeout(SOON) == Err(RecvTimeoutError::Timeout) {
             let slow = servers.iter().zip(&looks);
-            let slow = slow.filter(|(_, look)| !look.is_finished());
+            let slow = slow.filter(|(_, look)| look.as_ref().is_ok_and(|look| !look.is_finished()));
             let slow: Vec<_> = slow.map(|(server, _)| plain(server)).collect();
             say(&format!("waiting for answers of {}", slow.join(", ")));
         }
-        let ends = looks.into_iter().map(ScopedJoinHandle::join);
-        ends.map(|look| look.unwrap_or_else(|panic| resume_unwind(panic)))
-            .collect()
+        let end = |look: ScopedJoinHandle<'_, _>| {
+            look.join().unwrap_or_else(|panic| resume_unwind(panic))
+        };
+        looks.into_iter().map(|look| look.and_then(end)).collect()
     })
 }
 
