@@ -267,10 +267,16 @@ impl Leases {
                 nodes.extend(lease.all_nodes().map(|node| (id, node.clone())));
             }
         }
-        for (check, requests) in Check::of_all(nodes, stamp, self.transport.transacts()) {
+        let transacts = self.transport.transacts();
+        for (check, requests) in Check::of_all(nodes, stamp, transacts) {
             let requests = requests.into_iter().map(|request| (request, None));
-            let to = self.checks.0.clone();
+            let (open, to) = (self.open.clone(), self.checks.0.clone());
             let calls = gather(requests.collect(), move |answers| {
+                // Where other threads use up the processors, the background thread may run seconds later.
+                for id in check.confirmed(&answers, transacts) {
+                    let lease = open.lock().get(*id).cloned();
+                    lease.inspect(|lease| lease.confirm(stamp));
+                }
                 let _ = to.send((check, answers));
             });
             self.transport.send(calls);
@@ -321,10 +327,20 @@ fn of_lease(number: u64) -> WatchId {
 mod tests {
     use super::*;
     use crate::system::channel::bounded;
+    use crate::transport::mute::Mute;
     use crate::transport::native;
     use crate::transport::session_state::SessionValidity;
     use zklock_core::lifetime::Lifetime;
     use zklock_core::validity::Stamp;
+    use zklock_jute::Reply;
+
+    /// Creates the lease of a lock that was confirmed when asked at `sent`.
+    fn lease(timeout: Duration, sent: Duration) -> Arc<Lease> {
+        let touched = sent.saturating_sub(timeout / 100);
+        let bounds = SessionValidity::new(&Lifetime::new(timeout, Duration::ZERO, Duration::ZERO));
+        let nodes = vec!["/m/n".to_owned()];
+        Arc::new(Lease::new("/m", nodes, 1, bounds, Stamp { sent, touched }))
+    }
 
     /// In a session of 300 ms, a lock that is granted on a proof of 40 ms ago is suspect before the
     /// background thread's next look. The simulation's seed 200167049 plays this.
@@ -341,13 +357,27 @@ mod tests {
             let next = now + Duration::from_millis(45);
             leases.next_look(Some(next));
             let sent = now.saturating_sub(Duration::from_millis(age));
-            let touched = sent.saturating_sub(SHORT / 100);
-            let bounds =
-                SessionValidity::new(&Lifetime::new(SHORT, Duration::ZERO, Duration::ZERO));
-            let nodes = vec!["/m/n".to_owned()];
-            let lease = Lease::new("/m", nodes, 1, bounds, Stamp { sent, touched });
-            leases.begin(Arc::new(lease));
+            leases.begin(lease(SHORT, sent));
             assert_eq!(woken.try_recv().is_ok(), wakes, "after {age} ms");
         }
+    }
+    #[test]
+    fn an_answer_confirms_a_lock_however_late_the_background_thread_takes_it() {
+        const LONG: Duration = Duration::from_secs(20);
+        let (transport, status) = (Arc::new(Mute::default()), Status::new(LONG, true));
+        let leases = Leases::new(
+            Arc::new(status),
+            transport.clone(),
+            Arc::default(),
+            bounded(1).0,
+        );
+        let asked = clock::since_boot().saturating_sub(LONG / 4);
+        let lease = lease(LONG, asked);
+        let id = leases.begin(lease.clone());
+        leases.check(vec![(id, lease.clone())]);
+        let answer = transport.answers.lock().pop().expect("a check");
+        answer(Ok(Reply::Multi(vec![Ok(Reply::Checked)])));
+        let sent = lease.stamp().expect("a proof").sent;
+        assert!(asked < sent, "{asked:?} {sent:?}");
     }
 }

@@ -1,8 +1,8 @@
-//! A transport for tests, which answers nothing.
+//! A transport for tests, which answers nothing by itself.
 
 use std::time::Duration;
 
-use super::{Call, Transport, WatchId};
+use super::{Answer, Call, Transport, WatchId};
 use crate::system::sync::Mutex;
 use zklock_jute::Request;
 
@@ -11,14 +11,18 @@ use zklock_jute::Request;
 pub(crate) struct Mute {
     /// The requests that it was given.
     pub(crate) sent: Mutex<Vec<Request>>,
+    /// What takes the answers to these requests.
+    pub(crate) answers: Mutex<Vec<Answer>>,
     /// What to do when it is to end the session.
     pub(crate) ends: Option<Box<dyn Fn() + Send + Sync>>,
 }
 
 impl Transport for Mute {
     fn send(&self, calls: Vec<Call>) {
-        let requests = calls.into_iter().map(|call| call.request);
-        self.sent.lock().extend(requests);
+        for call in calls {
+            self.sent.lock().push(call.request);
+            self.answers.lock().push(call.answer);
+        }
     }
 
     fn unwatch(&self, _: &str, _: WatchId) {}
