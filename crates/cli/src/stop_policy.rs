@@ -97,9 +97,9 @@ impl StopPolicy {
         })
     }
 
-    /// Whether the servers can be waited for before SIGTERM, and as much time is left for the command after it.
-    pub(crate) fn has_time(self, valid_for: Duration, wait: Duration) -> bool {
-        2 * wait < valid_for.saturating_sub(self.margin)
+    /// Returns how long the servers can be waited for before SIGTERM, so that the command has as long after it.
+    pub(crate) fn to_wait(self, valid_for: Duration) -> Duration {
+        valid_for.saturating_sub(self.margin) / 2
     }
 
     /// Decides by how long the command has run, and by how long ago SIGTERM was sent for that.

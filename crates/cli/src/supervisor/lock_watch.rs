@@ -50,13 +50,13 @@ impl Supervisor<'_> {
             StopAction::Wait(wait) => return wait,
             StopAction::Terminate => {
                 let policy = self.order.policy;
-                let answer_due = self.looks.answer_due();
-                if let Some(due) = answer_due.filter(|due| policy.has_time(valid_for, *due)) {
+                if let Some(due) = self.looks.answer_due(policy.to_wait(valid_for)) {
                     return due;
                 }
                 self.doubted = Some(Instant::now());
                 let why = self.lock_is("is in doubt, no server confirms it");
-                self.terminate(&format!("{why}: stopping the command"));
+                let advice = self.looks.advice();
+                self.terminate(&format!("{why}: stopping the command{advice}"));
                 return Duration::ZERO;
             }
             StopAction::Kill if state == GuardState::Lost => {
