@@ -16,7 +16,7 @@ use crate::owner::{Card, shorten};
 use crate::system::process;
 use crate::time::utc::written;
 use zklock_core::hold;
-use zklock_jute::{Reply, Stat};
+use zklock_jute::Stat;
 
 /// What keeps a lock without a session: a deployment freeze, a pause.
 ///
@@ -91,16 +91,6 @@ impl Hold {
     pub fn seems_over(&self) -> bool {
         let now = SystemTime::UNIX_EPOCH.checked_add(process::since_epoch());
         self.until().is_some_and(|until| Some(until) <= now)
-    }
-
-    /// Reads a node that may be a hold; returns `None` if it has a session.
-    pub(crate) fn of(reply: Reply) -> Option<(Self, Stat)> {
-        match reply {
-            Reply::Data { data, stat } if !stat.has_session() => {
-                Some((Self::read(&data, &stat), stat))
-            }
-            _ => None,
-        }
     }
 
     /// Reads the hold in a node's data; data that somebody has replaced gives the defaults.

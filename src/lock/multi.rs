@@ -1,8 +1,5 @@
 //! Goes through several queues at once; [`Multi`] decides.
 
-mod look;
-
-use std::collections::VecDeque;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
@@ -21,11 +18,12 @@ use crate::session::queries::Lasting;
 use crate::time::limit::Limit;
 use crate::token::FencingToken;
 use crate::transport::status::Snapshot;
-use zklock_core::attempt::{self, Origin, OwnNode, Patience};
+use zklock_core::attempt::{Origin, OwnNode, Patience};
+use zklock_core::connection::sync;
 use zklock_core::dialect::Role;
 use zklock_core::multi::{Action, Event, Multi, Outcome};
 use zklock_core::validity::Stamp;
-use zklock_jute::{CreateMode, ErrorCode, Reply, Request};
+use zklock_jute::{CreateMode, ErrorCode, Names, Reply, Request};
 
 /// One guard over all locks, and the token of each.
 type Taken = (RawGuard, Vec<FencingToken>);
@@ -68,7 +66,6 @@ impl RawGuard {
                 snapshot,
                 limit: limit.clone(),
                 stamp: Stamp::NEVER,
-                listed: VecDeque::new(),
             };
             match driver.run()? {
                 ControlFlow::Break(taken) => return Ok(taken),
@@ -96,35 +93,23 @@ struct MultiDriver<'a, 'q> {
     limit: Limit,
     /// The stamp of the last request that proved anything.
     stamp: Stamp,
-    /// The listings of the queues that are still to be examined.
-    listed: VecDeque<Result<Reply, ErrorCode>>,
 }
 
 impl MultiDriver<'_, '_> {
     /// Breaks with the locks or without; continues if the caller must start over.
     fn run(mut self) -> Result<ControlFlow<Option<Taken>>> {
-        let mut listed = false;
         loop {
             let event = match self.multi.action() {
-                Action::Finish(outcome) => {
-                    self.request.taken |= listed && outcome == Outcome::Gone;
-                    return self.finish(outcome);
-                }
-                Action::List(at) => self.list(at, false)?,
-                Action::CatchUpAndList(at) => {
-                    self.request.taken = true;
-                    self.list(at, true)?
-                }
-                Action::Find(at) => self.list(at, true)?,
+                Action::Finish(outcome) => return self.finish(outcome),
+                Action::Look(at) => self.look(at)?,
                 Action::Place(prefixes) => self.place(&prefixes)?,
                 Action::MakeParents => self.make_parents()?,
                 Action::Births(names) => self.births(&names)?,
-                Action::Lists(queues) => self.lists(&queues)?,
+                Action::Lists(queues, catches_up) => self.lists(&queues, catches_up)?,
                 Action::Queue(at, mine) => self.queue(at, &mine)?,
                 Action::Prove(names) => self.prove(&names)?,
             };
             let event = self.in_session(event);
-            listed = matches!(event, Event::Children(_));
             self.multi.handle(event);
         }
     }
@@ -134,7 +119,7 @@ impl MultiDriver<'_, '_> {
         let same = self.session.status.snapshot().session == self.snapshot.session;
         match event {
             // `Created` passes: the births, which are read next, tell whose the nodes are.
-            Event::Children(_) | Event::Queues(_) | Event::NoNode | Event::ParentsMade if !same => {
+            Event::Free | Event::Queues(_) | Event::NoNode | Event::ParentsMade if !same => {
                 Event::NewSession
             }
             Event::Proved | Event::Gone(_) if !same => Event::NewSession,
@@ -206,28 +191,58 @@ impl MultiDriver<'_, '_> {
         };
         Ok(Event::Births(
             answers.into_iter().map(birth).collect(),
-            queues.into_iter().map(Self::held_by).collect(),
+            queues.into_iter().map(held_by).collect(),
         ))
+    }
+
+    /// Lists these queues, at a server that `catches_up` if asked for.
+    fn lists(&mut self, queues: &[usize], catches_up: bool) -> Result<Event> {
+        let sync = catches_up.then(|| sync(&self.parts[0].path));
+        let lists = queues.iter().map(|at| Request::list(&self.parts[*at].path));
+        let requests: Vec<_> = sync.into_iter().chain(lists).collect();
+        let about = self.all_paths();
+        let mut answers = match self.caller.call_all(&requests, &about, &self.limit) {
+            Ok(answers) => answers,
+            Err(error) => return error.or(&about, Event::Cancel),
+        };
+        let lists = answers.split_off(usize::from(catches_up)).into_iter();
+        Ok(Event::Queues(lists.map(held_by).collect()))
+    }
+
+    /// Looks whether a queue is taken.
+    fn look(&mut self, at: usize) -> Result<Event> {
+        self.looks_at(at);
+        let (queue, listing) = (queue_of(&self.parts[at]), self.multi.listing());
+        let looked = driver::look(self.session, &queue, self.request, self.snapshot, listing)?;
+        Ok(match looked {
+            ControlFlow::Continue(()) => Event::Free,
+            ControlFlow::Break(_) => Event::Cancel,
+        })
+    }
+
+    /// Notes which of the locks is in the way.
+    fn looks_at(&self, at: usize) {
+        *self.session.taken.lock() = Some((self.parts[at].path.clone(), None));
     }
 
     /// Waits in a queue in which the caller's node stands, as the others do in theirs.
     fn queue(&mut self, at: usize, mine: &[OwnNode]) -> Result<Event> {
-        self.looks_at(at, None);
+        self.looks_at(at);
         let queue = queue_of(&self.parts[at]);
         let start = (mine[at].clone(), self.snapshot, self.stamp);
         let mut elsewhere = self.nodes(mine);
         elsewhere.remove(at);
         let known = (self.multi.listing(), elsewhere);
         let ended = driver::stand(self.session, &queue, self.request, start, known)?;
-        Ok(Event::Queued(match ended {
-            ControlFlow::Break(Some(Reached { mine, lease, .. })) => {
+        Ok(match ended {
+            ControlFlow::Break(Some(Reached { lease, .. })) => {
                 // The last proof is good for the next queue too.
                 self.stamp = lease.stamp().unwrap_or(self.stamp);
-                attempt::Outcome::Held(mine)
+                Event::First
             }
-            ControlFlow::Break(None) => attempt::Outcome::Gone,
-            ControlFlow::Continue(()) => attempt::Outcome::Restart,
-        }))
+            ControlFlow::Break(None) => Event::Cancel,
+            ControlFlow::Continue(()) => Event::NewSession,
+        })
     }
 
     fn prove(&mut self, names: &[String]) -> Result<Event> {
@@ -249,9 +264,6 @@ impl MultiDriver<'_, '_> {
             Outcome::Evicted(at, name) => Err(Error::Evicted {
                 node: format!("{}/{name}", self.parts[at].path),
             }),
-            Outcome::Foreign(at, foreign) => {
-                Err(self.session.foreign(&self.parts[at].path, foreign))
-            }
         }
     }
 
@@ -285,6 +297,15 @@ impl MultiDriver<'_, '_> {
     fn all_paths(&self) -> String {
         let paths: Vec<_> = self.parts.iter().map(|part| part.path.as_str()).collect();
         paths.join(", ")
+    }
+}
+
+/// Returns the names in a queue, if a server has listed it. A missing queue is empty.
+fn held_by(answer: Result<Reply, ErrorCode>) -> Option<Names> {
+    match answer {
+        Ok(Reply::Children { names, .. }) => Some(names),
+        Err(ErrorCode::NO_NODE) => Some(Names::default()),
+        _ => None,
     }
 }
 

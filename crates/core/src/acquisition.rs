@@ -48,8 +48,10 @@ pub struct Acquisition {
     attempt: Attempt,
     /// Whether the node stood in the queue before. Then whoever created it decides whether to start over.
     stood: bool,
-    /// Whether nothing is left to do: that node is gone with its session, or the directory is missing and
-    /// others create it.
+    /// Whether this contender ends before its create.
+    only_looks: bool,
+    /// Whether nothing is left to do: that node is gone with its session, the directory is missing and others create
+    /// it, or a look finds nobody ahead.
     has_ended: bool,
     proof: GrantProof,
     /// The requests on their way, and what each is for.
@@ -103,6 +105,15 @@ impl Acquisition {
         Self::new((contest, patience), path, attempt)
     }
 
+    /// Creates a contender that tries, and ends before it creates a node.
+    pub fn look(contest: Contest, path: &Arc<str>) -> Self {
+        let asks = (contest, Patience::Tries);
+        Self {
+            only_looks: true,
+            ..Self::enter(asks, (path, ""), None, None)
+        }
+    }
+
     /// Creates a contender whose node stands in the queue, as the proof with this stamp has shown.
     pub fn stand(
         (contest, patience): (Contest, Patience),
@@ -123,6 +134,7 @@ impl Acquisition {
             patience,
             attempt,
             stood: false,
+            only_looks: false,
             has_ended: false,
             proof: GrantProof::default(),
             flight: Vec::new(),
@@ -167,9 +179,10 @@ impl Acquisition {
         self.flight.push((listing, Step::List));
     }
 
-    /// Provides a listing of the queue that was made through this connection after the node was created.
-    pub fn provide_listing(&mut self, names: Names) {
-        self.listing = Some(names);
+    /// Provides the listing of the queue that was made through this connection, after the node was created if there
+    /// is one; `None` if there is no such listing.
+    pub fn provide_listing(&mut self, names: Option<Names>) {
+        self.listing = names;
     }
 
     /// Records from now on which contenders are ahead, in addition to these.

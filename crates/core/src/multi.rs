@@ -1,17 +1,16 @@
 //! Going through several queues at once: all or none.
 //!
 //! ```text
-//!  Peek ─► .. ─► Peek ─► (taken: Finish*)         no parents
-//!    (if it only tries)   │                 Place ◄────────► Parents
+//!  Peek ─► Look ─► .. ─► Look                     no parents
+//!    (if it only tries)   │ all are free    Place ◄────────► Parents
 //!                         └────────────────► │ │ reply lost
-//!                              created       │ └──► Find ─► .. ─► Find
-//!  Births ◄──────────────────────────────────┴─── all there ◄──────┴─► (not: Restart)
+//!                              created       │ └──► Find
+//!  Births ◄──────────────────────────────────┴─── all there ◄─┴─► (not: Restart)
 //!    │ all there, and ours        our turn in the last one
 //!    └─► Queue ─► Lists ─► .. ─► Lists ─► Queue ─► Prove ──► Finish(Held)
 //!         (only where a node is not the first; whoever held several may have released all of them)
 //!
 //!  A node is gone: Finish(Evicted).   Cancel: Finish(Gone).   New session: Finish(Restart).
-//!  * The first time, it peeks again at a server that has caught up with its leader.
 //! ```
 //!
 //! One transaction creates all nodes. They stand in the same order in every queue, so waiting in one queue after the
@@ -22,9 +21,9 @@
 //! may wait without end: there is no such way.
 //!
 //! The driver carries out [`Multi::action`] and reports the result to [`Multi::handle`], until
-//! the action is `Finish`. In `Queue` it drives an attempt at one lock. By the end,
-//! [`Multi::orphans`] lists what is left in the directories, except the node with which such an
-//! attempt waits: that is among the attempt's own orphans.
+//! the action is `Finish`. In `Look` and `Queue` it drives an attempt at one lock; if the attempt ends in
+//! another way than the events say, the driver sends `Cancel`. By the end, [`Multi::orphans`] lists what is left in
+//! the directories, except the node with which such an attempt waits: that is among the attempt's own orphans.
 
 mod queues;
 
@@ -33,10 +32,10 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::mem;
 
-use super::attempt::{self, Origin, Orphan, OwnNode, Patience};
+use super::attempt::{Origin, Orphan, OwnNode, Patience};
 use super::dialect::{Dialect, Role};
 use super::name::prefix;
-use super::queue::{Contest, Foreign, own};
+use super::queue::{Contest, own};
 use zklock_jute::Names;
 
 /// The state machine of one attempt.
@@ -57,13 +56,12 @@ pub struct Multi {
 
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 enum State {
-    Peek(usize),
-    /// As `Peek`, at a server that has caught up.
-    PeekAgain(usize),
+    Peek,
+    /// With what the queues held a moment ago; see [`Multi::listing`].
+    Look(usize, Vec<Option<Names>>),
     Place,
     Parents,
-    /// With our nodes in the first queues, as far as they were found.
-    Find(Vec<Option<String>>),
+    Find,
     Births(Vec<String>),
     /// Lists the queues in which our nodes are not known to be the first.
     Lists(Vec<OwnNode>),
@@ -76,12 +74,8 @@ enum State {
 /// The next step for the driver. Queues are numbered in the order of their paths.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub enum Action {
-    /// List this queue.
-    List(usize),
-    /// List this queue, which a listing has shown as taken, at a server that has caught up.
-    CatchUpAndList(usize),
-    /// As `List`, to see whether our nodes were created.
-    Find(usize),
+    /// Begin an attempt that looks whether this queue is taken.
+    Look(usize),
     /// Create an ephemeral sequential node in every queue, each with its prefix, in one transaction.
     Place(Vec<String>),
     /// Create all the directories and their ancestors.
@@ -89,8 +83,8 @@ pub enum Action {
     /// Ask for the owner and the birth of our nodes, which have these names, one in each queue, and list the
     /// queues.
     Births(Vec<String>),
-    /// List these queues.
-    Lists(Vec<usize>),
+    /// List these queues. The flag says whether at a server that has caught up.
+    Lists(Vec<usize>, bool),
     /// Wait in this queue, while these nodes of ours stand, one in each queue.
     Queue(usize, Vec<OwnNode>),
     /// Have the quorum confirm these nodes, one in each queue.
@@ -102,20 +96,20 @@ pub enum Action {
 /// A report from the driver.
 #[derive(Clone, Debug)]
 pub enum Event {
-    /// The queue holds these names.
-    Children(Names),
+    /// Nobody is in the queue that the attempt looked at.
+    Free,
     /// Our nodes were created, under these names.
     Created(Vec<String>),
     /// The origins of those nodes that are still there, and what each queue holds, if that is known.
     Births(Vec<Option<Origin>>, Vec<Option<Names>>),
     /// The contents of each queue that was to be listed, where they are known.
     Queues(Vec<Option<Names>>),
-    /// A directory is not there.
+    /// A directory in which to create a node is not there.
     NoNode,
     /// The directories and their ancestors exist.
     ParentsMade,
-    /// Waiting in the queue has ended like this.
-    Queued(attempt::Outcome),
+    /// The attempt has waited in the queue until our turn.
+    First,
     /// The quorum has confirmed all nodes.
     Proved,
     /// The node in this queue is gone.
@@ -137,8 +131,6 @@ pub enum Outcome {
     Gone,
     /// Somebody deleted this node of ours, in this queue.
     Evicted(usize, String),
-    /// A contender in this queue would not wait for us.
-    Foreign(usize, Foreign),
     /// Our nodes are lost: start over, with another id.
     Restart,
 }
@@ -159,7 +151,7 @@ impl Multi {
             prefixes: prefixes.collect(),
             session,
             state: match patience {
-                Patience::Tries => State::Peek(0),
+                Patience::Tries => State::Peek,
                 Patience::Waits => State::Place,
             },
             firsts: Vec::new(),
@@ -170,13 +162,13 @@ impl Multi {
     /// Returns the next step for the driver.
     pub fn action(&self) -> Action {
         match &self.state {
-            State::Peek(at) => Action::List(*at),
-            State::PeekAgain(at) => Action::CatchUpAndList(*at),
+            State::Peek => Action::Lists(self.all(), false),
+            State::Look(at, _) => Action::Look(*at),
             State::Place => Action::Place(self.prefixes.clone()),
             State::Parents => Action::MakeParents,
-            State::Find(found) => Action::Find(found.len()),
+            State::Find => Action::Lists(self.all(), true),
             State::Births(names) => Action::Births(names.clone()),
-            State::Lists(_) => Action::Lists(self.waits().collect()),
+            State::Lists(_) => Action::Lists(self.waits().collect(), false),
             State::Queue(at, mine, _) => Action::Queue(*at, mine.clone()),
             State::Prove(mine) => {
                 Action::Prove(mine.iter().map(|mine| mine.name.clone()).collect())
@@ -185,9 +177,11 @@ impl Multi {
         }
     }
 
-    /// Takes what the queue to wait in held when our nodes stood and no other queue was left to wait in before it.
+    /// Takes what the queue to look at held a moment ago, or the queue to wait in when our nodes stood and no other
+    /// queue was left to wait in before it.
     pub fn listing(&mut self) -> Option<Names> {
         match &mut self.state {
+            State::Look(at, queues) => queues.get_mut(*at)?.take(),
             State::Queue(_, _, listing) => listing.take(),
             _ => None,
         }
@@ -216,26 +210,23 @@ impl Multi {
     /// Handles the events of an attempt that goes on.
     fn stands(&mut self, state: State, event: Event) -> State {
         match (state, event) {
-            (State::Peek(at), Event::Children(names)) => match self.peeked(at, &names) {
-                // A server that lags still shows a node whose deletion was answered.
-                State::Finish(Outcome::Gone | Outcome::Foreign(..)) => State::PeekAgain(at),
-                state => state,
+            (State::Peek, Event::Queues(queues)) => State::Look(0, queues),
+            (State::Look(at, queues), Event::Free) => match at + 1 == self.roles.len() {
+                true => State::Place,
+                false => State::Look(at + 1, queues),
             },
-            (State::PeekAgain(at), Event::Children(names)) => self.peeked(at, &names),
-            (State::Peek(at) | State::PeekAgain(at), Event::NoNode) => self.after_peek(at),
 
             (State::Place, Event::Created(names)) => State::Births(names),
             (State::Place, Event::NoNode) => State::Parents,
             (State::Parents, Event::ParentsMade) => State::Place,
             // The nodes may exist: a try with another id would find them in its way.
-            (State::Place, Event::ReplyLost) => State::Find(Vec::new()),
-            (State::Find(found), Event::Children(names)) => self.found(found, &names),
-            (State::Find(found), Event::NoNode) => self.found(found, &Names::default()),
+            (State::Place, Event::ReplyLost) => State::Find,
+            (State::Find, Event::Queues(queues)) => self.found(queues),
             (State::Births(names), Event::Births(births, queues)) => {
                 self.born(names, &births, queues)
             }
 
-            (State::Queue(at, mine, _), Event::Queued(ended)) => self.queued(at, mine, ended),
+            (State::Queue(at, mine, _), Event::First) => self.first(at, mine),
             (State::Lists(mine), Event::Queues(queues)) => self.listed(mine, queues),
 
             (State::Prove(mine), Event::Proved) => State::Finish(Outcome::Held(mine)),
@@ -250,34 +241,22 @@ impl Multi {
         }
     }
 
-    fn peeked(&mut self, at: usize, names: &Names) -> State {
-        match self.contest(at).is_taken(names) {
-            Ok(false) => self.after_peek(at),
-            Ok(true) => State::Finish(Outcome::Gone),
-            Err(foreign) => State::Finish(Outcome::Foreign(at, foreign)),
-        }
-    }
-
-    fn after_peek(&self, at: usize) -> State {
-        match at + 1 == self.roles.len() {
-            true => State::Place,
-            false => State::Peek(at + 1),
-        }
-    }
-
-    /// Takes in a listing after a lost reply to our transaction: `names` shows whether it was carried out.
-    fn found(&mut self, mut found: Vec<Option<String>>, names: &Names) -> State {
-        let prefix = &self.prefixes[found.len()];
-        found.push(own(names, prefix).first().map(|name| name.text.to_owned()));
-        if found.len() < self.roles.len() {
-            return State::Find(found);
-        }
-        match found.iter().cloned().collect() {
+    /// Takes in the listings after a lost reply to our transaction, which show whether it was carried out.
+    fn found(&mut self, queues: Vec<Option<Names>>) -> State {
+        let mine = |(prefix, names): (&String, Option<Names>)| {
+            let first = own(&names?, prefix).first()?.text.to_owned();
+            Some(first)
+        };
+        match self.prefixes.iter().zip(queues).map(mine).collect() {
             Some(all) if self.session.is_some() => State::Births(all),
             // Somebody has deleted one of the nodes, or they may belong to a dead session. Or the
             // transaction was not carried out, but still may be, so the next attempt asks for other names.
-            _ => self.leave(State::Find(found), Outcome::Restart),
+            _ => self.leave(State::Find, Outcome::Restart),
         }
+    }
+
+    fn all(&self) -> Vec<usize> {
+        (0..self.roles.len()).collect()
     }
 
     fn contest(&self, at: usize) -> Contest {
@@ -297,12 +276,12 @@ impl Multi {
                 let names = names.into_iter().map(Orphan::Node);
                 self.orphans.extend(names.enumerate());
             }
-            State::Find(_) => {
+            State::Find => {
                 let left = self.prefixes.iter().cloned().map(Orphan::Prefix);
                 self.orphans = left.enumerate().collect();
             }
             // A cancel in `Place` means that no request is under way.
-            State::Place | State::Peek(_) | State::PeekAgain(_) | State::Parents => {}
+            State::Place | State::Peek | State::Look(..) | State::Parents => {}
             State::Finish(_) => {}
         }
         State::Finish(outcome)

@@ -114,21 +114,27 @@ pub(super) fn stand(
     (mine, snapshot, stamp): (OwnNode, Snapshot, Stamp),
     (listing, elsewhere): (Option<Names>, Vec<String>),
 ) -> Result<ControlFlow<Option<Reached>>> {
-    let mut caller = session.caller();
     let asks = (queue.contest(session), request.patience);
     let mut acquisition = Acquisition::stand(asks, &queue.dir.into(), (mine, stamp));
-    if let Some(names) = listing {
-        acquisition.provide_listing(names);
-    }
+    acquisition.provide_listing(listing);
     acquisition.note_elsewhere(elsewhere);
-    Driver::new(
-        session,
-        queue,
-        request,
-        acquisition,
-        (&mut caller, snapshot),
-    )
-    .run()
+    let here = (&mut session.caller(), snapshot);
+    Driver::new(session, queue, request, acquisition, here).run()
+}
+
+/// Looks whether a queue is taken, which this connection may have listed already. Breaks if it is, or at the limit;
+/// continues if nobody is there.
+pub(super) fn look(
+    session: &Session,
+    queue: &Queue<'_>,
+    request: &mut LockRequest<'_>,
+    snapshot: Snapshot,
+    listing: Option<Names>,
+) -> Result<ControlFlow<Option<Reached>>> {
+    let mut acquisition = Acquisition::look(queue.contest(session), &queue.dir.into());
+    acquisition.provide_listing(listing);
+    let here = (&mut session.caller(), snapshot);
+    Driver::new(session, queue, request, acquisition, here).run()
 }
 
 /// An acquisition in progress.
@@ -176,7 +182,7 @@ impl<'a, 'q> Driver<'a, 'q> {
     }
 
     /// Breaks with the lock, or without it at the limit; continues if the caller must start over, because its
-    /// node has gone with its session, or there is no directory.
+    /// node has gone with its session, or there is no directory, or if a look finds nobody.
     fn run(mut self) -> Result<ControlFlow<Option<Reached>>> {
         loop {
             self.look_at_connection()?;

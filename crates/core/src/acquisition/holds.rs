@@ -9,6 +9,7 @@
 
 use alloc::vec::Vec;
 use core::mem;
+use core::time::Duration;
 
 use super::state::{SeenHold, Step};
 use super::{Acquisition, Note, Wire};
@@ -83,6 +84,11 @@ impl Acquisition {
         let Some((names, asked)) = self.holds.look.take() else {
             return Ok(());
         };
+        // A contender without a node does not know the servers' time.
+        let time = match self.attempt.node() {
+            Some(_) => Duration::ZERO,
+            None => wire.probable_time(),
+        };
         let (mut seen, mut first) = (Vec::new(), None);
         for (mut hold, answered) in asked.into_iter().zip(answers) {
             match answered {
@@ -90,8 +96,10 @@ impl Acquisition {
                     self.holds.clock.saw(stat.mtime, wire.now());
                     hold.version = stat.version;
                     hold.end = hold::end(&data, &stat);
+                    if !hold.is_over(time) {
+                        first.get_or_insert((data, stat));
+                    }
                     seen.push(hold);
-                    first.get_or_insert((data, stat));
                 }
                 Ok(_) | Err(Failure::Refused(_) | Failure::TooLong(_)) => {}
                 Err(failure) => return Err(failure),
@@ -99,7 +107,7 @@ impl Acquisition {
         }
         self.meets(first.as_ref().map(|(data, stat)| (data, stat)), wire);
         if self.attempt.node().is_none() {
-            self.without_past(&names, &seen, wire);
+            self.without_past(&names, &seen, time);
         } else if !self.removes_past(seen, wire) {
             self.attempt.handle(Event::Children(names));
         }
@@ -146,10 +154,9 @@ impl Acquisition {
 
     /// Makes a contender without a node ignore the holds that are probably over. It enters the queue then,
     /// and learns the servers' time.
-    fn without_past(&mut self, names: &Names, seen: &[SeenHold], wire: &dyn Wire) {
-        let time = wire.probable_time();
-        let over = |hold: &&SeenHold| hold.end.is_some_and(|end| end <= time);
-        let over = seen.iter().filter(over).map(|hold| &*hold.name);
+    fn without_past(&mut self, names: &Names, seen: &[SeenHold], time: Duration) {
+        let over = seen.iter().filter(|hold| hold.is_over(time));
+        let over = over.map(|hold| &*hold.name);
         let left = names.without(&over.collect::<Vec<_>>());
         self.attempt.handle(Event::Children(left));
     }

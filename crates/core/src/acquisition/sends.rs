@@ -23,6 +23,10 @@ impl Acquisition {
     /// Sends what this action needs, unless that is on its way. Returns whether an answer was already there.
     pub(super) fn step(&mut self, action: Action, wire: &mut dyn Wire) -> bool {
         match action {
+            Action::Create(_) if self.only_looks => {
+                self.has_ended = true;
+                return true;
+            }
             Action::Create(prefix) => self.create(&prefix, wire),
             Action::MakeParents => return self.make_parents(wire),
             Action::Sync | Action::CatchUp => self.sync(wire),

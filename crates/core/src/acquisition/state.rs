@@ -136,6 +136,13 @@ pub(super) struct SeenHold {
     pub(super) end: Option<Duration>,
 }
 
+impl SeenHold {
+    /// Returns whether the hold is over at this time at the servers.
+    pub(super) fn is_over(&self, time: Duration) -> bool {
+        self.end.is_some_and(|end| end <= time)
+    }
+}
+
 /// The semaphore at the path of a contender, as far as the contender knows it.
 #[derive(Debug, Default)]
 pub(super) struct Beside {

@@ -1,3 +1,4 @@
+mod looks;
 mod odd_turns;
 
 use alloc::sync::Arc;

@@ -116,8 +116,8 @@ pub enum Reached {
     Held(OwnNode, Stamp),
     /// The acquisition was cancelled, or does not wait.
     GaveUp,
-    /// The contender's node is gone with its session; or the directory is missing, and the caller has to
-    /// look before it is created.
+    /// The contender's node is gone with its session; the directory is missing, and the caller has to look before it
+    /// is created; or a look finds nobody ahead.
     Restart,
     /// Somebody deleted this node.
     Evicted(String),

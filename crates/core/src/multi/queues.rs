@@ -4,7 +4,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use super::{Multi, Outcome, State};
-use crate::attempt::{Origin, Outcome as Ended, OwnNode};
+use crate::attempt::{Origin, OwnNode};
 use crate::places::OF_A_SEMAPHORE;
 use crate::queue::Place;
 use zklock_jute::Names;
@@ -61,22 +61,12 @@ impl Multi {
         firsts.filter_map(|(at, first)| (!first).then_some(at))
     }
 
-    /// Takes in how the wait in one queue ended. After that queue, the others that are left are listed, all
-    /// at once.
-    pub(super) fn queued(&mut self, at: usize, mine: Vec<OwnNode>, ended: Ended) -> State {
-        let outcome = match ended {
-            Ended::Held(_) => {
-                self.firsts[at] = true;
-                return match self.waits().next() {
-                    Some(_) => State::Lists(mine),
-                    None => State::Prove(mine),
-                };
-            }
-            Ended::Gone => Outcome::Gone,
-            Ended::Evicted(name) => Outcome::Evicted(at, name),
-            Ended::Foreign(foreign) => Outcome::Foreign(at, foreign),
-            Ended::Restart => Outcome::Restart,
-        };
-        self.leave(State::Queue(at, mine, None), outcome)
+    /// Takes in that our turn in a queue has come. After that queue, the others that are left are listed, all at once.
+    pub(super) fn first(&mut self, at: usize, mine: Vec<OwnNode>) -> State {
+        self.firsts[at] = true;
+        match self.waits().next() {
+            Some(_) => State::Lists(mine),
+            None => State::Prove(mine),
+        }
     }
 }

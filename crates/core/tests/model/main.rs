@@ -452,19 +452,19 @@ fn a_downgrade_lets_no_writer_in() {
 #[test]
 fn those_who_want_several_mutexes_do_not_wait_for_each_other() {
     let table = [
-        ("m m", "1 fault", 447, 19),
+        ("m m", "1 fault", 425, 19),
         ("m m", "1 expiry", 1_584, 24),
         ("m m", "1 cancel", 266, 17),
         ("m m m", "", 1_703, 29),
         ("m m x", "", 1_266, 24),
         ("m m", "1 crash", 418, 17),
-        ("m m", "1 eviction, 1 fault", 18_305, 31),
+        ("m m", "1 eviction, 1 fault", 17_557, 30),
         ("m x", "2 evictions", 18_141, 28),
         ("m m", "1 cancel, 1 expiry", 3_612, 24),
-        ("m m m", "1 fault", 8_901, 31),
-        ("m? m", "1 fault", 506, 21),
-        ("m? m", "1 eviction", 3_075, 27),
-        ("m? m? x", "1 expiry", 35_410, 28),
+        ("m m m", "1 fault", 8_343, 31),
+        ("m? m", "1 fault", 485, 20),
+        ("m? m", "1 eviction", 3_676, 27),
+        ("m? m? x", "1 expiry", 41_687, 30),
     ];
     check_journeys(&table);
 }
@@ -472,10 +472,10 @@ fn those_who_want_several_mutexes_do_not_wait_for_each_other() {
 #[test]
 fn those_who_want_a_mutex_and_to_read_do_not_wait_for_each_other() {
     let table = [
-        ("n n", "1 fault", 357, 15),
+        ("n n", "1 fault", 335, 15),
         ("n m", "1 eviction", 3_452, 28),
         ("n n y", "", 1_164, 23),
-        ("n? m", "1 fault", 509, 21),
+        ("n? m", "1 fault", 488, 20),
         ("n m", "1 cancel, 1 expiry", 3_680, 24),
     ];
     check_journeys(&table);

@@ -284,7 +284,7 @@ fn a_queue_that_was_listed_is_listed_again_only_if_the_connection_broke_since() 
     for breaks in [false, true] {
         let mut desk = Fake::new();
         let mut it = stands("/a", &desk);
-        it.provide_listing([HEAD, MINE].iter().collect());
+        it.provide_listing(Some([HEAD, MINE].iter().collect()));
         if breaks {
             it.broke();
             it.connected(true, &mut desk);
@@ -320,7 +320,7 @@ fn the_holds_and_the_semaphore_in_a_listing_are_looked_at_whoever_has_asked_for_
     ] {
         let mut desk = Fake::new();
         let mut it = stands("/a", &desk);
-        it.provide_listing([other, MINE].iter().collect());
+        it.provide_listing(Some([other, MINE].iter().collect()));
         assert!(it.advance(&mut desk).is_none());
         assert_eq!(desk.sent, looks);
     }

@@ -91,11 +91,12 @@ impl Journey {
         let traveller = &mut self.travellers[i];
         match multi.action() {
             multi::Action::Queue(1, _) if self.detour == Detour::SkipsAQueue => {
-                let multi::Action::Queue(_, mine) = multi.action() else {
-                    return;
-                };
-                let held = multi::Event::Queued(Outcome::Held(mine[1].clone()));
-                self.tell_multi(i, held);
+                self.tell_multi(i, multi::Event::First);
+            }
+            multi::Action::Look(at) => {
+                let (contest, patience) = (traveller.contest(at), traveller.patience(at));
+                self.queue(i, at, Attempt::enter(contest, "", None, patience));
+                self.is_listed(i);
             }
             multi::Action::Queue(at, mine) => {
                 let attempt = Attempt::queued(
@@ -157,7 +158,6 @@ impl Journey {
             multi::Outcome::Restart => self.begin(i),
             multi::Outcome::Evicted(at, name) => self.evicted(i, at, &name),
             multi::Outcome::Gone => self.end(i),
-            multi::Outcome::Foreign(..) => self.lie(i, format!("{outcome:?}")),
         }
     }
 
@@ -299,7 +299,7 @@ impl Journey {
                 self.proceed(i);
             }
             (Goal::All { .. }, _) => {
-                self.tell_multi(i, multi::Event::Queued(Outcome::Held(mine)));
+                self.tell_multi(i, multi::Event::First);
             }
             (Goal::Tracked, _) => {
                 traveller.plan = Plan::Mark(Mark::new(mine.origin.czxid));
@@ -322,7 +322,17 @@ impl Journey {
     /// Handles the end of an attempt in this queue without the lock.
     pub(crate) fn turned_away(&mut self, i: usize, dir: usize, outcome: Outcome) {
         match (self.travellers[i].goal, outcome) {
-            (Goal::All { .. }, outcome) => self.tell_multi(i, multi::Event::Queued(outcome)),
+            (Goal::All { .. }, Outcome::Restart) => {
+                self.tell_multi(i, multi::Event::NewSession);
+            }
+            (Goal::All { .. }, outcome) => {
+                self.tell_multi(i, multi::Event::Cancel);
+                match outcome {
+                    Outcome::Gone => {}
+                    Outcome::Evicted(name) => self.evicted(i, dir, &name),
+                    outcome => self.lie(i, format!("{outcome:?}")),
+                }
+            }
             (Goal::Permit { .. }, Outcome::Restart)
                 if dir == 1 && self.detour != Detour::RestartsTheLeaseAlone =>
             {

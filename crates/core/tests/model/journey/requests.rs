@@ -76,11 +76,6 @@ impl Journey {
 
     fn serve_multi(&mut self, i: usize, action: multi::Action) -> Option<multi::Event> {
         Some(match action {
-            multi::Action::List(at)
-            | multi::Action::CatchUpAndList(at)
-            | multi::Action::Find(at) => {
-                multi::Event::Children(self.dirs[at].names(None).unwrap_or_default())
-            }
             multi::Action::Place(prefixes) if self.detour == Detour::PlacesOneByOne => {
                 return self.place_one(i, &prefixes);
             }
@@ -95,7 +90,7 @@ impl Journey {
                 let queues = self.dirs.iter().map(|dir| dir.names(None));
                 multi::Event::Births(births, queues.collect())
             }
-            multi::Action::Lists(queues) => {
+            multi::Action::Lists(queues, _) => {
                 let listed = queues.iter().map(|at| self.dirs[*at].names(None));
                 multi::Event::Queues(listed.collect())
             }

@@ -4,9 +4,10 @@ use zklock_core::answer::{Answered, Failure};
 use zklock_core::attempt::{Action, Attempt, Event, Outcome};
 use zklock_core::connection::is_sync;
 use zklock_core::dialect::Role;
+use zklock_core::multi::{self, Multi};
 use zklock_core::path::name;
 use zklock_core::predecessor_mark::CLEAN;
-use zklock_core::{downgrade, multi, permit_attempt, predecessor_mark};
+use zklock_core::{downgrade, permit_attempt, predecessor_mark};
 use zklock_jute::{ErrorCode, Reply, Request};
 
 use super::{Detour, Goal, Journey, Last, Plan, RawGuard, Seen, Stage, Step, Watch};
@@ -137,6 +138,11 @@ impl Journey {
             attempt.orphans();
         }
         let action = attempt.action();
+        let only_looks = matches!(&traveller.plan, Plan::Multi(multi) if looks(multi));
+        if only_looks && matches!(action, Action::Create(_)) {
+            traveller.attempt = None;
+            return self.tell_multi(i, multi::Event::Free);
+        }
         let Action::Finish(outcome) = action else {
             if created && dir == 1 && self.detour == Detour::LetsTheNextInTooEarly {
                 self.travellers[i].release(Some(0));
@@ -453,4 +459,9 @@ impl Journey {
             self.last = Last::Died;
         }
     }
+}
+
+/// Returns whether the client's attempt ends before it creates a node.
+fn looks(multi: &Multi) -> bool {
+    matches!(multi.action(), multi::Action::Look(_))
 }
