@@ -19,20 +19,13 @@ use zklock_jute::{ErrorCode, EventKind, Names, Reply, Stat};
 const GONE: Failure = Failure::Refused(ErrorCode::NO_NODE);
 
 impl Acquisition {
-    /// Tells the attempt what an answer says.
+    /// Tells the attempt what an answer says; where several are needed, what all of them say.
     pub(super) fn report(
         &mut self,
         step: Step,
         answered: Answered,
         wire: &mut dyn Wire,
     ) -> Result<(), Failure> {
-        if step.is_one_of_several() {
-            self.answers.push((step, answered));
-            return match self.is_on_its_way(|other| *other == step) {
-                true => Ok(()),
-                false => self.report_all(step, wire),
-            };
-        }
         match step {
             Step::List => self.listed(None, answered, wire),
             Step::Crowd(queued) => self.listed(Some(queued), answered, wire),
@@ -43,10 +36,18 @@ impl Acquisition {
                 self.watch_directory(wire)
             }
             Step::Beyond => self.beyond(&answered),
-            Step::Elsewhere(at, again) => {
-                self.seen_elsewhere((at, again), &answered, wire);
-                Ok(())
+            Step::Parent => self.with_all((step, answered), |it, all| it.parents_made(&all)),
+            Step::Birth => self.with_all((step, answered), |it, all| it.born(&all)),
+            Step::Proof(stamp, counts) => self.with_all((step, answered), |it, all| {
+                it.confirmed((stamp, counts), all, wire)
+            }),
+            Step::Hold => self.with_all((step, answered), |it, all| it.holds_read(all, wire)),
+            Step::Removal => self.with_all((step, answered), |it, all| it.holds_removed(all, wire)),
+            Step::Doubt => self.with_all((step, answered), |it, all| it.doubted(&all, wire)),
+            Step::Semaphore => {
+                self.with_all((step, answered), |it, all| it.semaphore_read(all, wire))
             }
+            Step::Elsewhere(at, again) => self.seen_elsewhere((at, again), &answered, wire),
             step => {
                 self.saw_clock(&answered, wire.now());
                 if let Some(event) = self.said(step, answered, wire)? {
@@ -57,27 +58,22 @@ impl Acquisition {
         }
     }
 
-    /// Tells the attempt what the answers to requests say that were sent together.
-    fn report_all(&mut self, step: Step, wire: &mut dyn Wire) -> Result<(), Failure> {
+    /// Takes in an answer to one of several requests that were sent together. With the last of them, `tells` what they
+    /// say.
+    fn with_all(
+        &mut self,
+        (step, answered): (Step, Answered),
+        tells: impl FnOnce(&mut Self, Vec<Answered>) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
+        self.answers.push((step, answered));
+        if self.is_on_its_way(|other| *other == step) {
+            return Ok(());
+        }
         let all = mem::take(&mut self.answers).into_iter();
         let (all, others): (Vec<_>, Vec<_>) = all.partition(|(of, _)| *of == step);
         self.answers = others;
-        let answers: Vec<_> = all.into_iter().map(|(_, answered)| answered).collect();
-        match step {
-            Step::Parent => self.parents_made(&answers),
-            Step::Birth => self.born(&answers),
-            Step::Proof(stamp, counts) => self.confirmed((stamp, counts), answers, wire),
-            Step::Hold => self.holds_read(answers, wire),
-            Step::Doubt => {
-                self.doubted(&answers, wire);
-                Ok(())
-            }
-            Step::Removal => {
-                self.holds_removed(answers, wire);
-                Ok(())
-            }
-            _ => self.semaphore_read(answers, wire),
-        }
+        let answers = all.into_iter().map(|(_, answered)| answered);
+        tells(self, answers.collect())
     }
 
     /// Returns the event that an answer stands for, where nothing else follows from it.

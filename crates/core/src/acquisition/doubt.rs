@@ -10,7 +10,7 @@ use core::time::Duration;
 
 use super::state::{Doubt, Step};
 use super::{Acquisition, Note, Wire};
-use crate::answer::Answered;
+use crate::answer::{Answered, Failure};
 use crate::name::may_be_hold;
 use crate::path::node_in;
 use crate::proof::{self, Proof};
@@ -59,12 +59,17 @@ impl Acquisition {
     }
 
     /// Takes in the answers to the check and to the look that follows it.
-    pub(super) fn doubted(&mut self, answers: &[Answered], wire: &mut dyn Wire) {
+    pub(super) fn doubted(
+        &mut self,
+        answers: &[Answered],
+        wire: &mut dyn Wire,
+    ) -> Result<(), Failure> {
         if let [check, Ok(_)] = answers {
             let check = proof::judge(true, slice::from_ref(check));
             if check == Proof::Gone(0) {
                 wire.tell(Note::Diverged(&node_in(&self.path, &self.doubt.node)));
             }
         }
+        Ok(())
     }
 }

@@ -37,7 +37,7 @@ impl Acquisition {
         (at, again): (usize, bool),
         answered: &Answered,
         wire: &mut dyn Wire,
-    ) {
+    ) -> Result<(), Failure> {
         let node = self.elsewhere.nodes[at].clone();
         match answered {
             Err(Failure::Refused(ErrorCode::NO_NODE)) if again => {
@@ -52,5 +52,6 @@ impl Acquisition {
             Ok(_) | Err(Failure::Refused(_)) => {}
             Err(_) => self.elsewhere.unwatched.push(at),
         }
+        Ok(())
     }
 }

@@ -162,7 +162,11 @@ impl Acquisition {
     }
 
     /// Takes in the answers to removals. The listing behind the last one shows what is left.
-    pub(super) fn holds_removed(&mut self, answers: Vec<Answered>, wire: &mut dyn Wire) {
+    pub(super) fn holds_removed(
+        &mut self,
+        answers: Vec<Answered>,
+        wire: &mut dyn Wire,
+    ) -> Result<(), Failure> {
         for (name, answered) in mem::take(&mut self.holds.removes).into_iter().zip(answers) {
             match answered {
                 Err(Failure::Refused(ErrorCode::NO_NODE | ErrorCode::BAD_VERSION)) => {}
@@ -173,6 +177,7 @@ impl Acquisition {
                 _ => {}
             }
         }
+        Ok(())
     }
 
     /// Forgets what the broken connection left unanswered. The time of the next look stays: a waiter that

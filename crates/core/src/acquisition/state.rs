@@ -52,22 +52,6 @@ pub(super) enum Step {
     Doubt,
 }
 
-impl Step {
-    /// Returns whether such requests are sent together, and tell something only when all of them are answered.
-    pub(super) fn is_one_of_several(self) -> bool {
-        matches!(
-            self,
-            Self::Parent
-                | Self::Birth
-                | Self::Proof(..)
-                | Self::Hold
-                | Self::Removal
-                | Self::Semaphore
-                | Self::Doubt
-        )
-    }
-}
-
 /// The nodes that are watched.
 #[derive(Debug, Default)]
 pub(super) struct Watches {
