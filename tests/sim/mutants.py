@@ -313,10 +313,10 @@ MUTANTS = [
         "late-listing-forgotten",
         "a listing that came with the creation is asked for again",
         "crates/core/src/acquisition/sends.rs",
-        "        if !self.is_on_its_way(|step| *step == Step::List) {\n            self.send(Request::list(&self.path), Step::List, wire);\n            if",
-        "        if self.flight.len() < 3 {\n            self.send(Request::list(&self.path), Step::List, wire);\n            if",
+        "        if !self.is_on_its_way(|step| *step == Step::List) {\n            self.list_too(wire);\n            if",
+        "        if self.flight.len() < 3 {\n            self.list_too(wire);\n            if",
         "        if {mutant} && self.flight.len() < 3 || !self.is_on_its_way(|step| *step == Step::List) {{\n"
-        "            self.send(Request::list(&self.path), Step::List, wire);\n            if",
+        "            self.list_too(wire);\n            if",
     ),
     (
         "late-woken-to-list",

@@ -37,7 +37,7 @@ use crate::queue::{Blocked, Contest};
 use crate::seen_ahead::SeenAhead;
 use crate::skip_listing::LastGrant;
 use crate::validity::Stamp;
-use zklock_jute::{Data, EventKind, Names, Stat};
+use zklock_jute::{Data, ErrorCode, EventKind, Names, Reply, Request, Stat};
 
 /// One contender's way to the head of a queue; see the module's documentation.
 #[derive(Debug)]
@@ -60,6 +60,9 @@ pub struct Acquisition {
     answers: Vec<(Step, Answered)>,
     /// A listing that arrived before the attempt asked for it.
     listing: Option<Names>,
+    /// The reads that leave behind each listing, and the answers to those that left last.
+    reads: Vec<Request>,
+    read: Option<Vec<Result<Reply, ErrorCode>>>,
     seen: Option<SeenAhead>,
     holds: Holds,
     beside: Beside,
@@ -140,6 +143,8 @@ impl Acquisition {
             flight: Vec::new(),
             answers: Vec::new(),
             listing: None,
+            reads: Vec::new(),
+            read: None,
             seen: None,
             holds: Holds::default(),
             beside: Beside::default(),
@@ -313,6 +318,7 @@ impl Acquisition {
         self.flight.clear();
         self.answers.clear();
         self.listing = None;
+        self.read = None;
         self.watches = Watches::default();
         self.elsewhere.broke();
         self.events.clear();

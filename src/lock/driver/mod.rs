@@ -4,7 +4,6 @@
 //! that follow, and sleeps. However it ends, even by a panic of the caller's closure, the cleaner
 //! gets the nodes that the acquisition leaves in the directory.
 
-mod reads;
 mod wait;
 mod wired;
 
@@ -167,6 +166,7 @@ impl<'a, 'q> Driver<'a, 'q> {
         if let Some(seen) = request.seen.take() {
             acquisition.record_seen(seen);
         }
+        acquisition.read_behind(queue.reads.to_vec());
         let note = request.note.clone();
         Self {
             session,
@@ -225,7 +225,6 @@ impl<'a, 'q> Driver<'a, 'q> {
         self.wired.unwatch_others(None);
         self.wired.snapshot = snapshot;
         self.wired.connected = true;
-        self.wired.reads.forget();
         self.acquisition.broke();
         self.acquisition.connected(resumed, &mut self.wired);
         if !resumed {
@@ -283,7 +282,8 @@ impl<'a, 'q> Driver<'a, 'q> {
             self.wired.reading = None;
             self.session.counters.waited(self.queue.path);
         }
-        self.request.read = self.wired.has_read().filter(|_| !waited);
+        let read = self.acquisition.take_read();
+        self.request.read = read.filter(|_| self.wired.caller.is_steady(&self.wired.snapshot));
         let node = format!("{}/{}", self.queue.dir, mine.name);
         self.node = self.wired.watches().then(|| node.clone());
         let session = self.wired.snapshot.session;

@@ -27,8 +27,6 @@ impl Driver<'_, '_> {
         self.wired.flush();
         let (waits, quiet) = (self.acquisition.is_waiting(), self.acquisition.is_quiet());
         if waits {
-            // The event of a deletion may grant the lock, and the answers read so far are older than that.
-            self.wired.reads.give_up();
             self.tell_place()?;
         }
         if !waits && quiet && !self.wired.connected {
@@ -69,9 +67,6 @@ impl Driver<'_, '_> {
             false => answered,
         };
         self.is_closed |= answered == Err(Failure::Closed);
-        let Some(answered) = self.wired.reads.take(call, answered) else {
-            return true;
-        };
         let lost = matches!(answered, Err(Failure::Lost | Failure::NotSent));
         if let Some(early) = self.wired.early.take_if(|early| early.call_id == call) {
             early.finish();

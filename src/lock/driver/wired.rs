@@ -7,10 +7,9 @@ use std::time::Duration;
 use super::super::fresh_id::fresh_id;
 use super::super::prepared_create::Early;
 use super::super::request::{Queue, creation};
-use super::reads::Reads;
 use crate::hold::Hold;
 use crate::session::Session;
-use crate::session::caller::{Caller, Replies};
+use crate::session::caller::Caller;
 use crate::session::confirm_grant::tell_late;
 use crate::session::queries::Lasting;
 use crate::system::{clock, process};
@@ -40,7 +39,6 @@ pub(super) struct Wired<'a> {
     pub(super) connected: bool,
     /// The requests to send with the next write.
     out: Vec<(Request, Option<Watch>)>,
-    pub(super) reads: Reads<'a>,
     pub(super) fired: Mailbox<Fired>,
     /// The watches that are set or requested, and their paths.
     watches: Vec<(String, WatchId)>,
@@ -66,7 +64,6 @@ impl<'a> Wired<'a> {
             snapshot,
             connected: true,
             out: Vec::new(),
-            reads: Reads::new(queue.reads),
             fired: Mailbox::new(),
             watches: Vec::new(),
             reading: None,
@@ -78,16 +75,8 @@ impl<'a> Wired<'a> {
     /// Sends the requests in one write.
     pub(super) fn flush(&mut self) {
         if !self.out.is_empty() {
-            let (dir, caller) = (self.queue.dir, &*self.caller);
-            self.reads.leave_with(&mut self.out, dir, caller);
             self.caller.post(mem::take(&mut self.out));
         }
-    }
-
-    /// Returns the answers that came with the listing that granted the lock, if the connection is still the same.
-    pub(super) fn has_read(&mut self) -> Option<Replies> {
-        let read = self.reads.finish(self.caller)?;
-        self.caller.is_steady(&self.snapshot).then_some(read)
     }
 
     /// Returns whether there are any watches.

@@ -41,6 +41,7 @@ impl Acquisition {
             Step::Proof(stamp, counts) => self.with_all((step, answered), |it, all| {
                 it.confirmed((stamp, counts), all, wire)
             }),
+            Step::Read => self.with_all((step, answered), |it, all| it.was_read(all)),
             Step::Hold => self.with_all((step, answered), |it, all| it.holds_read(all, wire)),
             Step::Removal => self.with_all((step, answered), |it, all| it.holds_removed(all, wire)),
             Step::Doubt => self.with_all((step, answered), |it, all| it.doubted(&all, wire)),
@@ -245,6 +246,19 @@ impl Acquisition {
             }
         }
         self.attempt.handle(Event::Births(births));
+        Ok(())
+    }
+
+    /// Keeps the answers to the reads, if all of them are a server's.
+    fn was_read(&mut self, answers: Vec<Answered>) -> Result<(), Failure> {
+        let told = |answered| match answered {
+            Ok(reply) => Some(Ok(reply)),
+            // The server closes the connection after this answer.
+            Err(Failure::Refused(ErrorCode::SASL_REQUIRED)) => None,
+            Err(Failure::Refused(code)) => Some(Err(code)),
+            Err(_) => None,
+        };
+        self.read = answers.into_iter().map(told).collect();
         Ok(())
     }
 

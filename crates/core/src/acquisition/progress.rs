@@ -42,6 +42,7 @@ impl Acquisition {
                     self.asks_why(&name, wire);
                     false
                 }
+                Action::Finish(Outcome::Held(_)) if self.is_reading(wire) => false,
                 Action::Finish(outcome) => return Some(self.reached(outcome)),
                 Action::Rename => self.renames(wire),
                 Action::Wait => self.waits(wire),
@@ -75,6 +76,8 @@ impl Acquisition {
     /// Takes in what happened during the wait. Returns `false` if nothing did.
     fn waits(&mut self, wire: &mut dyn Wire) -> bool {
         self.has_waited = true;
+        self.reads.clear();
+        self.forget_reads();
         while let Some((name, kind)) = self.events.pop_front() {
             if let Some(event) = self.event(&name, kind) {
                 self.attempt.handle(event);

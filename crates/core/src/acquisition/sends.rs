@@ -1,6 +1,7 @@
 //! The requests that each action of an attempt sends.
 
 use alloc::string::String;
+use alloc::vec::Vec;
 use core::mem;
 use core::time::Duration;
 
@@ -13,7 +14,7 @@ use crate::name::may_be_hold;
 use crate::path::node_in;
 use crate::proof::{self, Next};
 use crate::queue::{Blocked, Place};
-use zklock_jute::{Names, Request};
+use zklock_jute::{ErrorCode, Names, Reply, Request};
 
 /// How long a waiter relies on the watch on a directory. A server does not tell a client of changes that it may not
 /// see any more, and not that it may not see them either.
@@ -63,7 +64,7 @@ impl Acquisition {
         if self.contest.role == Role::Permit {
             self.ask_for_the_crowd(true, wire);
         } else if !self.attempt.expects_nobody() {
-            self.send(Request::list(&self.path), Step::List, wire);
+            self.list_too(wire);
         }
     }
 
@@ -79,6 +80,35 @@ impl Acquisition {
     /// Lists the queue, in addition to what is on its way.
     pub fn list_too(&mut self, wire: &mut dyn Wire) {
         self.send(Request::list(&self.path), Step::List, wire);
+        self.forget_reads();
+        for read in self.reads.clone() {
+            self.send(read, Step::Read, wire);
+        }
+    }
+
+    /// Sends these reads behind each listing. A server answers in order, so the answers are as new as a grant by the
+    /// listing. A contender that waits for others does not read: the answers may be older than the last write of the
+    /// holder before.
+    pub fn read_behind(&mut self, reads: Vec<Request>) {
+        self.reads = reads;
+    }
+
+    /// Takes the answers to the reads behind the listing that granted the lock, if all of them have arrived.
+    pub fn take_read(&mut self) -> Option<Vec<Result<Reply, ErrorCode>>> {
+        self.read.take()
+    }
+
+    /// Returns whether a grant waits for such a read. Its answer arrives together with that to the listing.
+    pub(super) fn is_reading(&self, wire: &dyn Wire) -> bool {
+        let is_asked = self.is_on_its_way(|step| *step == Step::Read);
+        is_asked && wire.is_connected() && !self.is_cancelled
+    }
+
+    /// Forgets the reads behind an earlier listing.
+    pub(super) fn forget_reads(&mut self) {
+        self.flight.retain(|(_, step)| *step != Step::Read);
+        self.answers.retain(|(step, _)| *step != Step::Read);
+        self.read = None;
     }
 
     fn make_parents(&mut self, wire: &mut dyn Wire) -> bool {
@@ -101,7 +131,7 @@ impl Acquisition {
         if !self.is_on_its_way(|step| *step == Step::Sync) {
             self.forget_listings();
             self.send(sync(&self.path), Step::Sync, wire);
-            self.send(Request::list(&self.path), Step::List, wire);
+            self.list_too(wire);
         }
     }
 
@@ -122,7 +152,7 @@ impl Acquisition {
             return !self.looks_closer();
         }
         if !self.is_on_its_way(|step| *step == Step::List) {
-            self.send(Request::list(&self.path), Step::List, wire);
+            self.list_too(wire);
             if mem::take(&mut self.has_moved) {
                 self.stays_proven(wire);
             }

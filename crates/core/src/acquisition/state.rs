@@ -20,6 +20,8 @@ pub(super) enum Step {
     /// A request that brings the listing after its answer up to date.
     Sync,
     List,
+    /// A read of the caller's, behind a listing.
+    Read,
     /// A listing that leaves a watch on the directory. The flag says whether our own node is there.
     Crowd(bool),
     /// A look at our own node, which leaves a watch.

@@ -1,5 +1,6 @@
 mod looks;
 mod odd_turns;
+mod reads;
 
 use alloc::sync::Arc;
 

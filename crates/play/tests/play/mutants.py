@@ -68,8 +68,8 @@ MUTANTS = [
         "lists-twice",
         "a listing is sent although one is on its way",
         "core/acquisition/sends.rs",
-        "        if !self.is_on_its_way(|step| *step == Step::List) {\n            self.send(Request::list(&self.path), Step::List, wire);\n            if",
-        "        if self.flight.len() < 3 {\n            self.send(Request::list(&self.path), Step::List, wire);\n            if",
+        "        if !self.is_on_its_way(|step| *step == Step::List) {\n            self.list_too(wire);\n            if",
+        "        if self.flight.len() < 3 {\n            self.list_too(wire);\n            if",
     ),
     (
         "events-lost-unless-asleep",
