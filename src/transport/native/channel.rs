@@ -13,15 +13,11 @@ use super::hosts::Target;
 use crate::error::{Error, NO_TLS};
 use crate::system::clock;
 use crate::system::net::{self, TcpStream};
+use zklock_core::connection::rotation::Refusal;
 use zklock_jute::Malformed;
 
 /// The complaint about a server that gives neither a session nor a reason.
 pub(super) const HUNG_UP: &str = "it closed the connection instead of greeting";
-
-/// The complaint about an address that does not accept a connection in time.
-pub(super) const UNREACHED: &str = "connection timed out";
-/// The complaint about an address of which the network says that it leads nowhere, perhaps after a while.
-pub(super) const NO_ROUTE: &str = "no route to host";
 
 /// How long a write may wait for room in the socket's buffer.
 ///
@@ -35,6 +31,10 @@ pub(super) struct Channel {
     /// Absent on a plain connection.
     cipher: Option<Cipher>,
 }
+
+/// Why an address does not serve: what the server did, if that tells where to go on, and the reason for people.
+#[derive(Debug)]
+pub(super) struct Failed(pub(super) Option<Refusal>, pub(super) String);
 
 /// The bytes that a writer sends.
 #[derive(Debug, Default)]
@@ -76,14 +76,18 @@ impl Channel {
         target: &Target,
         limit: Duration,
         security: Option<&Security>,
-    ) -> Result<Self, String> {
+    ) -> Result<Self, Failed> {
         let cipher = security.map(|security| Cipher::new(security, &target.server.host));
         let cipher = cipher.transpose()?;
-        let stream = dial(&target.address, limit).map_err(|error| match error.kind() {
-            _ if is_hang_up(&error) => HUNG_UP.to_owned(),
-            ErrorKind::TimedOut => UNREACHED.to_owned(),
-            ErrorKind::HostUnreachable => NO_ROUTE.to_owned(),
-            _ => error.to_string(),
+        let stream = dial(&target.address, limit).map_err(|error| {
+            let (refusal, reason) = match error.kind() {
+                _ if is_hang_up(&error) => (Some(Refusal::HungUp), HUNG_UP),
+                ErrorKind::TimedOut => (Some(Refusal::Unreached), "connection timed out"),
+                // The network says so, perhaps after a while.
+                ErrorKind::HostUnreachable => (Some(Refusal::Unreached), "no route to host"),
+                _ => return error.to_string().into(),
+            };
+            Failed(refusal, reason.to_owned())
         })?;
         Ok(Self { stream, cipher })
     }
@@ -171,6 +175,12 @@ impl Channel {
     pub(super) fn shut_down(&self) {
         // This fails if the server has ended it already.
         let _ = self.stream.shutdown(Shutdown::Both);
+    }
+}
+
+impl From<String> for Failed {
+    fn from(reason: String) -> Self {
+        Self(None, reason)
     }
 }
 

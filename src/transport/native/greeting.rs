@@ -3,13 +3,14 @@
 
 use std::time::Duration;
 
-use super::channel::{Channel, HUNG_UP};
+use super::channel::{Channel, Failed, HUNG_UP};
 use super::frame_reader::{Frame, Inbox};
 use super::hosts::Target;
 use crate::error::{ANSWERS_IN_TLS, OTHER_SERVICE};
 use crate::system::clock::since_boot;
 use crate::system::{contained, is_timeout};
 use crate::transport::handover::SessionKey;
+use zklock_core::connection::rotation::Refusal;
 use zklock_jute::{ConnectReply, ConnectRequest, Malformed};
 
 /// The longest greeting.
@@ -65,13 +66,14 @@ pub(super) fn greeting(
     inbox: &mut Inbox,
     limit: Duration,
     wall_clock_expiry: bool,
-) -> Result<ConnectReply, String> {
+) -> Result<ConnectReply, Failed> {
     let deadline = since_boot().saturating_add(limit);
     let reply = next_frame(channel, inbox, deadline, GREETING_LIMIT, |frame| {
         ConnectReply::decode(frame)
     });
-    let reply = reply.map_err(|complaint| match complaint {
-        Complaint::HungUp => HUNG_UP.to_owned(),
+    let silent = |reason| Failed(Some(Refusal::Silent), reason);
+    let reply = reply.map_err(|complaint| silent(match complaint {
+        Complaint::HungUp => return Failed(Some(Refusal::HungUp), HUNG_UP.to_owned()),
         Complaint::Late => format!("it did not greet within {limit:.1?}"),
         Complaint::TooLong(length) if length >> 16 == TLS_ALERT => ANSWERS_IN_TLS.to_owned(),
         Complaint::TooLong(length) => {
@@ -83,12 +85,12 @@ pub(super) fn greeting(
             format!("its answer is not ZooKeeper's, {OTHER_SERVICE}: {reason}")
         }
         Complaint::Broken(reason) => reason,
-    })?;
+    }))?;
     if let Some(nonsense) = nonsense(&reply) {
-        return Err(nonsense);
+        return Err(silent(nonsense));
     }
     match goes_by_a_wall_clock(&reply) && !wall_clock_expiry {
-        true => Err(WALL_CLOCK.to_owned()),
+        true => Err(silent(WALL_CLOCK.to_owned())),
         false => Ok(reply),
     }
 }

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use super::channel::{Channel, End, HUNG_UP};
+use super::channel::{Channel, End, Failed};
 use super::frame_reader::Inbox;
 use super::greeting::{NOT_GREETED, connect_request, greeting, tell_granted};
 use super::hosts::{Candidate, Target};
@@ -30,15 +30,12 @@ use crate::system::contained;
 use crate::transport::Failure;
 use crate::transport::handover::SessionKey;
 use zklock_core::connection::backoff::Service;
+use zklock_core::connection::outage::Outage;
 use zklock_core::connection::rotation::{Refusal, Resumption, Rotation, Round};
-use zklock_core::connection::unanswered::Unanswered;
 use zklock_jute::{ConnectReply, Request, Secret, xid};
 
 /// How much longer than a request a reply may be: a listing with its stat, and a header.
 const REPLY_SLACK: usize = 64 * 1024;
-
-/// How much longer than its timeout a session may last, because servers count in ticks.
-const MARGIN: Duration = Duration::from_secs(1);
 
 /// The end of a session in the log, if a server says that it is over.
 const EXPIRED: &str = "expired";
@@ -53,17 +50,7 @@ struct Io {
     /// Whether a server has served.
     has_served: bool,
     rotation: Rotation<Target>,
-    /// When a server last served.
-    served_at: Duration,
-    /// The session timeout that it granted.
-    granted: Duration,
-    /// Whether a server closed the connection in the last round when it was asked to resume the session.
-    hung_up: bool,
-    /// When the last connect request was sent.
-    asked_at: Duration,
-    unanswered: Unanswered,
-    /// The connect requests after which the client was not let in.
-    not_let_in: Unanswered,
+    outage: Outage,
     /// The names that were not resolved in the last round.
     unresolved: Vec<Unresolved>,
 }
@@ -83,12 +70,7 @@ pub(super) fn run(shared: Arc<Shared>, reading: Arc<LeaderFollowers<ConnectionRe
         last_zxid: 0,
         has_served: false,
         rotation,
-        served_at: since_boot(),
-        granted: timeout,
-        hung_up: false,
-        asked_at: since_boot(),
-        unanswered: Unanswered::default(),
-        not_let_in: Unanswered::default(),
+        outage: Outage::since(since_boot(), timeout),
         unresolved: Vec::new(),
     };
     loop {
@@ -115,23 +97,13 @@ impl Drop for ExitGuard {
 }
 
 impl Io {
-    /// Returns whether the session should have ended by now.
-    fn is_overdue(&self) -> bool {
-        since_boot().saturating_sub(self.served_at) > self.lasts()
-    }
-
-    /// Returns how long a session lasts from its extension on, at most.
-    fn lasts(&self) -> Duration {
-        self.granted + MARGIN
-    }
-
     /// Returns whether a server has ever given a session.
     fn has_past(&self) -> bool {
         self.session.id != 0 || self.last_zxid != 0
     }
 
     /// Connects to one address and serves requests until the connection ends.
-    fn attempt(&mut self, to: &Candidate) -> Result<Round, String> {
+    fn attempt(&mut self, to: &Candidate) -> Result<Round, Failed> {
         let (Shared { status, config, .. }, target) = (&*self.shared, &to.target);
         status.asks(target, "it has not accepted a connection");
         let (limit, began) = (self.shared.at_most(to.accept_limit), since_boot());
@@ -145,7 +117,7 @@ impl Io {
         attempted.inspect_err(|_| drop(self.shared.detach(false)))
     }
 
-    fn greet_and_serve(&mut self, channel: &Arc<Channel>, to: &Candidate) -> Result<Round, String> {
+    fn greet_and_serve(&mut self, channel: &Arc<Channel>, to: &Candidate) -> Result<Round, Failed> {
         let (target, limit, wish) = (&to.target, self.shared.at_most(to.limit), to.wish);
         let mut inbox = Inbox::new(self.shared.config.frame_limit + REPLY_SLACK);
         channel.secure(limit)?;
@@ -154,12 +126,12 @@ impl Io {
         let (config, sent) = (&self.shared.config, since_boot());
         self.shared.status.greets(sent, config.granted_at_least);
         let greeted = self.greet(channel, &mut inbox, limit, wish);
-        self.asked(sent, greeted.as_ref().err());
+        self.asked(sent, greeted.as_ref().err().and_then(|failed| failed.0));
         let reply = greeted?;
         if wish == Resumption::Anew && reply.timeout_ms > 0 {
             self.begin_anew();
         }
-        let (before, had) = (self.session.id, self.granted);
+        let (before, had) = (self.session.id, self.outage.granted);
         let Some(granted) = self.adopt(reply, wish)? else {
             self.shared.detach(false);
             return Ok(Round::Expired);
@@ -195,14 +167,13 @@ impl Io {
     }
 
     /// Serves requests until the connection ends.
-    fn serve(&mut self, target: &Target, reader: ConnectionReader) -> Result<Round, String> {
+    fn serve(&mut self, target: &Target, reader: ConnectionReader) -> Result<Round, Failed> {
         let (reader, end) = self.reading.serve(Box::new(reader));
         let connection = &reader.connection;
         self.last_zxid = connection.last_zxid;
         // A server that closes the connection when the client authenticates has not served.
         if self.shared.state.lock().stage != Stage::Away {
-            (self.served_at, self.granted) = (since_boot(), connection.timeout);
-            self.not_let_in.end();
+            self.outage.served_until(since_boot(), connection.timeout);
         }
         self.finish(target, end, connection.answered)
     }
@@ -236,7 +207,7 @@ impl Io {
         inbox: &mut Inbox,
         limit: Duration,
         wish: Resumption,
-    ) -> Result<ConnectReply, String> {
+    ) -> Result<ConnectReply, Failed> {
         let asked = self.shared.config.session_timeout;
         let request = match wish {
             Resumption::Anew => connect_request(&SessionKey::default(), 0, asked),
@@ -251,21 +222,23 @@ impl Io {
     }
 
     /// Takes the session that the server grants, if it grants one.
-    fn adopt(&mut self, reply: ConnectReply, wish: Resumption) -> Result<Option<Duration>, String> {
+    fn adopt(&mut self, reply: ConnectReply, wish: Resumption) -> Result<Option<Duration>, Failed> {
+        let silent = |reason: &str| Failed(Some(Refusal::Silent), reason.to_owned());
         if reply.read_only {
-            return Err("it is read-only at present".to_owned());
+            return Err(silent("it is read-only at present"));
         }
         let had_one = self.session.id != 0;
         let timeout = u64::try_from(reply.timeout_ms).unwrap_or(0);
         // Some servers grant a new session when asked for an unknown one.
         if had_one && (timeout == 0 || reply.session != self.session.id) {
-            if wish == Resumption::ResumeOnly && (timeout > 0 || !self.is_overdue()) {
-                return Err("it lacks the session, and has an address of before".to_owned());
+            let is_overdue = self.outage.is_overdue(since_boot());
+            if wish == Resumption::ResumeOnly && (timeout > 0 || !is_overdue) {
+                return Err(silent("it lacks the session, and has an address of before"));
             }
             self.expire(EXPIRED);
         }
         if timeout == 0 {
-            let refused = || "it refused to open a session".to_owned();
+            let refused = || silent("it refused to open a session");
             return had_one.then_some(None).ok_or_else(refused);
         }
         self.session = SessionKey {
@@ -275,32 +248,11 @@ impl Io {
         Ok(Some(Duration::from_millis(timeout)))
     }
 
-    /// Notes how a connect request was answered. Servers that have taken such requests for longer than the
-    /// session lasts, and let the client in at none of them, may go on like that: the session is given up.
-    fn asked(&mut self, sent: Duration, complaint: Option<&String>) {
-        self.asked_at = sent;
-        let hung_up = complaint.is_some_and(|complaint| complaint == HUNG_UP);
-        if hung_up && self.rotation.most(Refusal::Silent) {
-            // They may have a leader, and extend the session, whatever this one says.
-            return;
-        }
-        if hung_up || complaint.is_none() {
-            return self.unanswered.end();
-        }
-        let (now, lasts) = (since_boot(), self.lasts());
-        self.not_let_in.goes_on(sent, lasts);
-        if self.unanswered.add(sent, now, lasts) {
-            self.give_up();
-        }
-    }
-
-    /// Notes that a server has extended the session and not let the client in. Where that goes on, the session is
-    /// given up. Right after an outage of all servers, the next attempt may be luckier.
-    fn was_not_let_in(&mut self) {
-        if self
-            .not_let_in
-            .add(self.asked_at, since_boot(), self.lasts())
-        {
+    /// Notes a connect request, and what the server did instead of greeting, if it did not.
+    fn asked(&mut self, sent: Duration, refusal: Option<Refusal>) {
+        let most_are_silent = self.rotation.most(Refusal::Silent);
+        let now = since_boot();
+        if self.outage.asked(sent, refusal, most_are_silent, now) {
             self.give_up();
         }
     }
@@ -353,7 +305,7 @@ impl Io {
     }
 
     /// Reports the end of a connection to the status, and fails the open requests.
-    fn finish(&mut self, target: &Target, end: End, answered: bool) -> Result<Round, String> {
+    fn finish(&mut self, target: &Target, end: End, answered: bool) -> Result<Round, Failed> {
         let detached = self.shared.detach(end == End::HungUp);
         if end == End::Diverged {
             self.rotation.diverged();
@@ -382,8 +334,10 @@ impl Io {
                 }))
             }
             end => {
-                self.was_not_let_in();
-                Err(end.to_string())
+                if self.outage.was_not_let_in(since_boot()) {
+                    self.give_up();
+                }
+                Err(Failed(Some(Refusal::Silent), end.to_string()))
             }
         };
         for (pending, failure) in detached.open {

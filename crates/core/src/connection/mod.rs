@@ -4,16 +4,16 @@
 //! - [`rotation`] remembers which servers were tried, puts the addresses of a round in order, and sets the time
 //!   for each,
 //! - [`backoff`] says how long to pause between two attempts,
+//! - [`outage`] says when a session is given up that goes on without its client,
 //! - [`promptness`] says when to leave a server that answers no request,
 //! - [`server_features`] puts a request into the form that a server knows,
-//! - [`unanswered`] says whether connect requests without an answer may be what keeps a session alive,
 //! - [`watches`] says which users an event is for, and sets watches again.
 
 pub mod backoff;
+pub mod outage;
 pub mod promptness;
 pub mod rotation;
 pub mod server_features;
-pub mod unanswered;
 pub mod watches;
 
 use alloc::string::String;

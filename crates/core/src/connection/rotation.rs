@@ -105,20 +105,20 @@ pub struct Rotation<Address> {
 #[derive(Debug)]
 struct Tried<Address> {
     address: Address,
-    /// What the server did instead of greeting when it was tried last, if it took the connection.
+    /// What the server did instead of serving when it was tried last, if that is known.
     refusal: Option<Refusal>,
-    /// Whether the address accepted no connection when it was tried last.
-    is_unreached: bool,
     /// Whether the server was given all of its time to greet.
     had_all: bool,
     /// Whether the server was given little time to greet.
     was_hurried: bool,
 }
 
-/// What a server does that takes a connection, and does not greet.
+/// What a server does that does not serve.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Refusal {
-    /// It hangs up, which means that it has no leader.
+    /// It accepts no connection.
+    Unreached,
+    /// It hangs up instead of greeting, which means that it has no leader.
     HungUp,
     /// It takes the connect request, and does not let the client in: it may have extended the session.
     Silent,
@@ -249,7 +249,6 @@ impl<Address: Clone + Eq> Rotation<Address> {
             self.tried.push(Tried {
                 address: target.clone(),
                 refusal: None,
-                is_unreached: false,
                 had_all: false,
                 was_hurried: false,
             });
@@ -262,20 +261,11 @@ impl<Address: Clone + Eq> Rotation<Address> {
         if let Some(Round::Served(service)) = outcome {
             self.served(*service);
         }
-        let one = self.tried(&target);
-        (one.refusal, one.is_unreached) = (None, false);
+        self.tried(&target).refusal = None;
         for places in [&mut self.left, &mut self.unreached] {
             places.retain(|one| *one != target);
         }
         self.left.push(target);
-    }
-
-    /// Notes that the server that was just left did not accept the connection.
-    pub fn unreached(&mut self) {
-        if let Some(target) = self.left.last().cloned() {
-            self.tried(&target).is_unreached = !self.is_brief();
-            self.unreached.push(target);
-        }
     }
 
     /// Notes that the client leaves a server whose data are wrong: any other one is better, and may be there again.
@@ -283,10 +273,16 @@ impl<Address: Clone + Eq> Rotation<Address> {
         self.unreached.clear();
     }
 
-    /// Notes what the server that was just left did instead of greeting.
+    /// Notes what the server that was just left did instead of serving.
     pub fn refused(&mut self, refusal: Refusal) {
-        if let Some(target) = self.left.last().cloned() {
-            self.tried(&target).refusal = Some(refusal);
+        let Some(target) = self.left.last().cloned() else {
+            return;
+        };
+        let is_unreached = refusal == Refusal::Unreached;
+        let had_no_time = is_unreached && self.is_brief();
+        self.tried(&target).refusal = Some(refusal).filter(|_| !had_no_time);
+        if is_unreached {
+            self.unreached.push(target);
         }
     }
 
@@ -586,7 +582,7 @@ mod tests {
         rotation.offer(&[1, 2, 3], &[]);
         for port in [1, 2] {
             rotation.leave(port, None);
-            rotation.unreached();
+            rotation.refused(Refusal::Unreached);
         }
         rotation.leave(3, Some(&served(1000, false)));
         assert_eq!(rotation.last(), [3, 1, 2]);
@@ -598,15 +594,15 @@ mod tests {
         let mut other = begun();
         other.offer(&[1, 2], &[]);
         other.leave(1, None);
-        other.unreached();
+        other.refused(Refusal::Unreached);
         other.leave(2, Some(&served(1000, true)));
         assert_eq!(other.last(), [1, 2], "a server that hangs is not better");
         other.leave(1, None);
-        other.unreached();
+        other.refused(Refusal::Unreached);
         other.next_round();
         assert_eq!(other.last(), [2, 1], "no address was better");
         other.leave(1, None);
-        other.unreached();
+        other.refused(Refusal::Unreached);
         other.diverged();
         other.leave(2, Some(&served(1000, false)));
         assert_eq!(other.last(), [2], "a server with wrong data is not better");
@@ -724,7 +720,7 @@ mod tests {
         };
         let goes_unreached = |rotation: &mut Rotation<i32>, port| {
             rotation.leave(port, None);
-            rotation.unreached();
+            rotation.refused(Refusal::Unreached);
         };
         goes_unreached(&mut rotation, 1);
         hangs_up(&mut rotation, 2);
@@ -752,7 +748,7 @@ mod tests {
             let mut rotation = offered();
             rotation.greeted = greeted;
             rotation.leave(1, None);
-            rotation.unreached();
+            rotation.refused(Refusal::Unreached);
             hangs_up(&mut rotation, 2);
             hangs_up(&mut rotation, 3);
             let limit = Duration::from_secs(3);

@@ -121,7 +121,7 @@ fn goes_on(
             }
             rotation.leave(server, None);
             match did {
-                Does::Unreached => rotation.unreached(),
+                Does::Unreached => rotation.refused(Refusal::Unreached),
                 Does::HangsUp => rotation.refused(Refusal::HungUp),
                 _ => {}
             }

@@ -1,13 +1,12 @@
 //! A round of attempts to connect, and the reports of those that fail.
 
-use std::mem;
 use std::time::Duration;
 
 use super::Io;
 use crate::error::TLS_PORT;
 use crate::system::clock::since_boot;
 use crate::system::contained;
-use crate::transport::native::channel::{HUNG_UP, NO_ROUTE, UNREACHED};
+use crate::transport::native::channel::Failed;
 use crate::transport::native::hosts::Candidate;
 use crate::transport::native::resolver::{Found, Unresolved};
 use crate::transport::native::shared::jittered;
@@ -16,7 +15,10 @@ use zklock_core::connection::rotation::{Refusal, Resumption, Round};
 impl Io {
     /// Tries every address once, or until one has served, and pauses after each attempt.
     pub(super) fn round(&mut self) -> Round {
-        let (forgotten, before) = (self.may_be_forgotten(), self.session.id);
+        let before = self.session.id;
+        let forgotten = self.outage.may_be_forgotten(since_boot());
+        // A client that ends its session asks for no new one.
+        let forgotten = forgotten && self.has_past() && !self.shared.is_away();
         let candidates = self.candidates();
         let addresses = candidates.len();
         if candidates.is_empty() && !self.pause_after_attempt(true, Duration::ZERO) {
@@ -24,7 +26,7 @@ impl Io {
         }
         for (number, mut candidate) in (1..).zip(candidates) {
             let began = since_boot();
-            let away = began.saturating_sub(self.served_at);
+            let away = self.outage.away(began);
             let is_hurried = self.rotation.hurry(&mut candidate, away);
             if let Some(round) = self.tries(candidate, forgotten) {
                 return round;
@@ -47,10 +49,8 @@ impl Io {
 
     /// Tries one address; returns `None` if it did not serve.
     fn tries(&mut self, mut candidate: Candidate, forgotten: bool) -> Option<Round> {
-        let asked_before = self.asked_at;
         let mut attempted = self.attempt(&candidate);
-        let hung_up = attempted.as_ref().is_err_and(|reason| reason == HUNG_UP);
-        self.hung_up |= hung_up;
+        let hung_up = matches!(attempted, Err(Failed(Some(Refusal::HungUp), _)));
         if forgotten && hung_up && candidate.wish == Resumption::Resume {
             candidate.wish = Resumption::Anew;
             attempted = self.attempt(&candidate);
@@ -58,20 +58,16 @@ impl Io {
         let target = candidate.target.to_string();
         self.rotation
             .leave(candidate.target, attempted.as_ref().ok());
-        let reason = match attempted {
+        let Failed(refusal, reason) = match attempted {
             Ok(Round::Expired) if self.has_come_too_late() => return Some(Round::Over),
             Ok(round) => return Some(round),
             // The client itself ended the connection.
             Err(_) if !self.shared.rest(Duration::ZERO) => return Some(Round::Over),
-            Err(reason) => reason,
+            Err(failed) => failed,
         };
-        if hung_up {
-            self.rotation.refused(Refusal::HungUp);
-        } else if self.asked_at != asked_before {
-            self.rotation.refused(Refusal::Silent);
-        }
-        if reason == UNREACHED || reason == NO_ROUTE {
-            self.rotation.unreached();
+        if let Some(refusal) = hung_up.then_some(Refusal::HungUp).or(refusal) {
+            self.rotation.refused(refusal);
+            self.outage.refused(refusal);
         }
         match hung_up && self.may_lack_tls() {
             true => self.turned_away(&target, &format!("{reason}, {TLS_PORT}")),
@@ -93,19 +89,6 @@ impl Io {
         self.shared.rest(jittered(pause))
     }
 
-    /// Returns whether the last round suggests that no server will ever resume the session.
-    ///
-    /// A server whose data is older than what the client has seen closes the connection without a
-    /// reason. If that server lags behind, another one resumes the session; if the ensemble was set
-    /// up anew or restored from a backup, none ever does. A server without a quorum closes the
-    /// connection too, as does a proxy whose server is down; once that passes, the session
-    /// continues. The client therefore asks for a new session only at a server that has just closed
-    /// the connection, and never while it ends a session.
-    fn may_be_forgotten(&mut self) -> bool {
-        let hung_up = mem::take(&mut self.hung_up);
-        self.has_past() && hung_up && self.is_overdue() && !self.shared.is_away()
-    }
-
     /// Returns whether the lack of TLS may be why no server has given a session.
     fn may_lack_tls(&self) -> bool {
         !self.has_past() && self.shared.config.tls.is_none()
@@ -124,7 +107,6 @@ impl Io {
         } = self.shared.look_up(self.session.id != 0);
         let timeout = self.shared.status.snapshot().timeout;
         let first = (!self.has_past()).then_some(self.shared.config.connect_timeout);
-        let away = since_boot().saturating_sub(self.served_at);
         for Unresolved { server, .. } in &self.unresolved {
             self.shared.status.note_resolved(&server.to_string());
         }
@@ -143,6 +125,7 @@ impl Io {
             }
         }
         self.unresolved = unresolved;
+        let away = self.outage.away(since_boot());
         self.rotation.begin((targets, kept), timeout, first, away)
     }
 }

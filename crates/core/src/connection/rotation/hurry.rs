@@ -51,7 +51,8 @@ impl<Address: Clone + Eq> Rotation<Address> {
         limit: Duration,
         away: Duration,
     ) -> Duration {
-        let is_it = |one: &Tried<Address>| one.address == *target && one.is_unreached;
+        let unreached = Some(Refusal::Unreached);
+        let is_it = |one: &Tried<Address>| one.address == *target && one.refusal == unreached;
         let was_unreached = self.unreached.contains(target) || self.tried.iter().any(is_it);
         let is_hurried = was_unreached && self.refusals(Refusal::HungUp) > 0;
         self.greeted.filter(|_| is_hurried).map_or(limit, |took| {
