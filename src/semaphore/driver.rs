@@ -40,8 +40,6 @@ struct PermitDriver<'a, 'q> {
     seen: Option<SeenAhead>,
     /// The number of permits, as it is stored.
     number: String,
-    /// How many permits were free at the last look.
-    room: usize,
     /// The holder of the oldest permit that was granted under another number.
     holder: Option<Ahead>,
     // Fields drop in this order: leave the server's queue first, then call the next thread.
@@ -78,7 +76,6 @@ impl<'a, 'q> PermitDriver<'a, 'q> {
             // Contenders ahead in the queue have no permit yet either.
             seen: request.seen.take(),
             number: semaphore.permits.to_string(),
-            room: 0,
             holder: None,
             held: Vec::new(),
             first: None,
@@ -109,7 +106,7 @@ impl<'a, 'q> PermitDriver<'a, 'q> {
                     self.wait_for(&others)?
                 }
                 Action::Write(_, version, before) => self.write(version, before)?,
-                Action::Permit => self.queue()?,
+                Action::Permit(has_room) => self.queue(has_room)?,
                 Action::Check => self.check(),
                 Action::Inspect(_) => self.inspect()?,
             };
@@ -292,7 +289,7 @@ impl<'a, 'q> PermitDriver<'a, 'q> {
     }
 
     /// Acquires the permits, while the place in the queue is held.
-    fn queue(&mut self) -> Result<Event> {
+    fn queue(&mut self, has_room: bool) -> Result<Event> {
         let (known, permits) = (&self.semaphore.known, self.semaphore.permits);
         known.permits.store(permits, Ordering::Relaxed);
         self.request.patience = self.patience;
@@ -306,8 +303,7 @@ impl<'a, 'q> PermitDriver<'a, 'q> {
         let queue = Queue {
             dir: &leases,
             permits: self.semaphore.permits,
-            // The client has looked as the first in the queue, which every client passes that takes a permit.
-            has_room: self.held.len() < self.room,
+            has_room,
             lasting: self.semaphore.lasting(&self.number),
             held: &held,
             under: self.first.as_ref().map(RawGuard::lease),

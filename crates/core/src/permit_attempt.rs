@@ -48,6 +48,8 @@ pub use self::action_and_event::{Action, Event, Look, Others, Outcome, Wish};
 pub struct Permit {
     contest: Contest,
     wish: Wish,
+    /// How many permits were free at the last look by the first in the line.
+    room: usize,
     state: State,
 }
 
@@ -88,6 +90,7 @@ impl Permit {
                 permits,
             },
             wish,
+            room: 0,
             state: match looks {
                 true => State::Open,
                 false => State::Line,
@@ -114,7 +117,7 @@ impl Permit {
                     };
                     Action::Write(line.name.clone(), *version, before)
                 }
-                First::Permit(_) => Action::Permit,
+                First::Permit(had) => Action::Permit(*had < self.room),
                 First::Check(_) => Action::Check,
                 First::Inspect => Action::Inspect(line.name.clone()),
             },
@@ -136,7 +139,7 @@ impl Permit {
         self.state = self.next(state, event);
     }
 
-    fn next(&self, state: State, event: Event) -> State {
+    fn next(&mut self, state: State, event: Event) -> State {
         match (state, event) {
             (state @ State::Finish(_), _) => state,
             (State::First(_, First::Await(others)), Event::TimeOut) => {
@@ -163,7 +166,7 @@ impl Permit {
     }
 
     /// Handles the events of the first in the line.
-    fn first(&self, line: OwnNode, first: First, event: Event) -> State {
+    fn first(&mut self, line: OwnNode, first: First, event: Event) -> State {
         let first = match (first, event) {
             (First::Look, Event::Looked(look)) => return self.looked(line, &look),
             (First::Make, Event::IsMade)
@@ -226,7 +229,8 @@ impl Permit {
     }
 
     /// Takes in a look by the first in the line.
-    fn looked(&self, line: OwnNode, look: &Look) -> State {
+    fn looked(&mut self, line: OwnNode, look: &Look) -> State {
+        self.room = self.contest.permits.saturating_sub(look.out.len());
         if let Some(foreign) = beside_semaphore(self.contest.dialect, &look.own) {
             return State::Finish(Outcome::Foreign(foreign));
         }

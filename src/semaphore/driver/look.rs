@@ -8,7 +8,7 @@ use crate::session::caller::Replies;
 use zklock_core::connection::sync;
 use zklock_core::permit_attempt::{Event, Look};
 use zklock_core::places::permits_of_kazoos;
-use zklock_jute::{ErrorCode, Names, Reply, Request};
+use zklock_jute::{ErrorCode, Reply, Request};
 
 impl PermitDriver<'_, '_> {
     /// Reads the number and lists the permits, at a server that `catches_up` if asked for.
@@ -37,8 +37,6 @@ impl PermitDriver<'_, '_> {
             true => Some(permits_of_kazoos(&own)),
             false => names(&self.semaphore.permits_dir(), true)?,
         };
-        let count = out.as_ref().map_or(usize::MAX, Names::len);
-        self.room = (self.semaphore.permits as usize).saturating_sub(count);
         if let (Some(seen), Some(out)) = (&mut self.seen, &out) {
             seen.add(out.iter());
         }

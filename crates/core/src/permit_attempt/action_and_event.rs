@@ -67,8 +67,9 @@ pub enum Action {
     /// Write our number into the semaphore's node, if it has this version and this node of ours
     /// is in the line, in one transaction. The last field is the number it replaces, if any.
     Write(String, i32, Option<u32>),
-    /// Get one permit, or one more. Stop when the place in the line is lost.
-    Permit,
+    /// Get one permit, or one more. The flag says whether there is room for it, which nobody takes before this client:
+    /// each passes the head of the line. Stop when the place in the line is lost.
+    Permit(bool),
     /// Tell by the clock whether the place in the line is still held, and every permit but the
     /// last.
     Check,

@@ -1,4 +1,4 @@
-//! A call during which the directory of the permits goes.
+//! A call during which the directory of the permits goes, and the room that it has seen.
 
 use super::*;
 use crate::attempt::Origin;
@@ -34,7 +34,7 @@ fn first(patience: Patience) -> Permit {
     assert_eq!(permit.action(), Action::Line);
     permit.handle(Event::First(node("line")));
     permit.handle(look());
-    assert_eq!(permit.action(), Action::Permit);
+    assert_eq!(permit.action(), Action::Permit(true));
     permit
 }
 
@@ -56,4 +56,22 @@ fn whoever_had_a_permit_in_the_directory_that_is_gone_begins_again() {
     assert_eq!(permit.action(), Action::Inspect("line".into()));
     permit.handle(Event::IsThere);
     assert_eq!(permit.action(), Action::Line);
+}
+
+#[test]
+fn the_first_in_the_line_knows_for_how_many_permits_there_is_room() {
+    let mut permit = first(Patience::Waits);
+    permit.handle(Event::NoNode);
+    permit.handle(Event::Looked(Look {
+        number: Some((b"2".to_vec(), 0)),
+        absent: false,
+        unready: false,
+        own: Names::default(),
+        out: ["another's"].into_iter().collect(),
+    }));
+    for has_room in [true, false] {
+        assert_eq!(permit.action(), Action::Permit(has_room));
+        permit.handle(Event::Permit(true));
+    }
+    assert_eq!(permit.action(), Action::Check);
 }

@@ -120,8 +120,6 @@ pub(crate) struct Traveller {
     pub(crate) crashed: bool,
     /// Whether the guard of the line is lost.
     pub(crate) line_lost: bool,
-    /// The number of free permits in the last look.
-    pub(crate) room: usize,
     pub(crate) watch: Option<Watch>,
     pub(crate) guard: Option<String>,
     pub(crate) events: Vec<Seen>,
@@ -223,7 +221,6 @@ impl Traveller {
             expired: false,
             crashed: false,
             line_lost: false,
-            room: 0,
             watch: None,
             guard: None,
             events: Vec::new(),

@@ -166,12 +166,9 @@ impl Journey {
         match permit.action() {
             permit_attempt::Action::Line => {
                 traveller.release(None);
-                traveller.room = 0;
                 self.enter(i, 0);
             }
-            permit_attempt::Action::Permit => {
-                let had = traveller.holds.iter().filter(|raw| raw.dir == 1).count();
-                let has_room = had < traveller.room;
+            permit_attempt::Action::Permit(has_room) => {
                 self.enter(i, 1);
                 let attempt = &mut self.travellers[i].attempt;
                 if let Some(attempt) = attempt.as_mut().filter(|_| has_room) {
@@ -191,7 +188,6 @@ impl Journey {
                 self.tell_permit(i, event);
             }
             permit_attempt::Action::Finish(permit_attempt::Outcome::Held) => {
-                traveller.room = 0;
                 traveller.release(Some(0));
                 self.go_inside(i);
             }

@@ -135,10 +135,7 @@ impl Journey {
     ) -> Option<permit_attempt::Event> {
         Some(match action {
             permit_attempt::Action::Look | permit_attempt::Action::LookAgain => {
-                let look = self.look(i);
-                let permits = self.travellers[i].contest(1).permits;
-                self.travellers[i].room = permits.saturating_sub(look.out.len());
-                permit_attempt::Event::Looked(look)
+                permit_attempt::Event::Looked(self.look(i))
             }
             permit_attempt::Action::Read(others) => match self.dirs[1].find(&others.oldest) {
                 Some(_) => permit_attempt::Event::IsThere,
