@@ -237,10 +237,10 @@ impl Lease {
         let (life, new) = (&self.life, old.or_newer(stamp));
         life.touched.fetch_max(nanos(new.touched), Ordering::AcqRel);
         // A failure means that another thread has just found the deadline passed.
-        let (old, new) = (nanos(old.sent), nanos(new.sent));
+        let newer = |sent| (sent != LOST).then(|| nanos(new.sent).max(sent));
         let _ = life
             .sent
-            .compare_exchange(old, new, Ordering::AcqRel, Ordering::Acquire);
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, newer);
     }
 
     /// Marks the lock as lost, for this reason unless it was lost before.

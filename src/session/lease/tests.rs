@@ -1,3 +1,4 @@
+use std::sync::Barrier;
 use std::thread;
 
 use super::*;
@@ -51,6 +52,25 @@ fn trust_fades_with_the_age_of_the_proof() {
         assert_eq!(lease.state(), state, "{age} s");
         assert_eq!(lease.check().is_err(), state == GuardState::Lost);
         assert!(lease.valid_for() <= seconds(30 - age));
+    }
+}
+
+/// As where the thread that reads answers confirms a lock while the background thread takes an earlier answer.
+#[test]
+fn of_two_proofs_that_arrive_together_the_newer_one_counts() {
+    for _ in 0..20_000 {
+        let (lease, both) = (lease(seconds(9)), Barrier::new(2));
+        let proofs = [stamp(seconds(6)), stamp(seconds(3))];
+        thread::scope(|scope| {
+            let other = scope.spawn(|| {
+                both.wait();
+                lease.confirm(proofs[0]);
+            });
+            both.wait();
+            lease.confirm(proofs[1]);
+            other.join().unwrap();
+        });
+        assert_eq!(lease.stamp(), Some(proofs[1]));
     }
 }
 
