@@ -7,10 +7,11 @@
 //! the next gains nothing.
 //!
 //! A commit waits for the disks of a quorum, and whoever leaves waits for them again: it has more time than a read.
-//! One that took long gives the next ones as long as a server that sends nothing at all.
+//! After one that took long, the next one may take four times as long, but not as long as a server that sends nothing
+//! at all: that would cost the guards if the server hangs, and a disk may be slow only now and then.
 //!
-//! The first answer may take only four times as long as the greeting, because a server that hangs right after the
-//! greeting costs the guards otherwise. A client that has just left another one is patient.
+//! The first answer may take only four times as long as the greeting, for the same reason. A client that has just left
+//! another one is patient.
 //!
 //! A server that was never prompt gets as long as one that sends nothing at all: it may drop a request that
 //! it does not know, and answer pings. The time for a request begins with the reply before: a server with
@@ -24,6 +25,8 @@ const LEAST: Duration = Duration::from_millis(500);
 /// The parts of the session timeout that a server which was prompt may take for a read, and for a commit.
 const READ: u32 = 8;
 const COMMIT: u32 = 6;
+/// How many times as long as the greeting the first answer may take, or a commit as the one before.
+const TIMES: u32 = 4;
 
 /// How promptly one connection's server has answered.
 #[derive(Debug)]
@@ -66,21 +69,26 @@ impl Promptness {
 
     /// Notes that the greeting took this long.
     pub fn greeted(&mut self, took: Duration) {
-        self.reads = (4 * took).clamp(self.limit, self.longest);
+        self.reads = self.after(took);
         self.commits = self.reads;
+    }
+
+    fn after(&self, took: Duration) -> Duration {
+        (TIMES * took).clamp(self.limit, self.longest)
     }
 
     /// Notes that this request is answered now.
     pub fn answered(&mut self, request: OpenRequest, now: Duration) {
-        // On a link whose round trips take long, a late answer says nothing about the server.
         let took = now.saturating_sub(request.since);
-        let is_prompt = took <= self.limit / 4;
-        let next = if is_prompt { self.limit } else { self.longest };
+        let next = self.after(took);
         // A read waits for no disk: a commit takes as long, or longer.
         if request.commits {
             (self.commits, self.reads) = (next, self.reads.min(next));
         } else {
-            (self.reads, self.commits) = (next, self.commits.max(next));
+            // On a link whose round trips take long, a late answer says nothing about the server.
+            let is_prompt = took <= self.limit / TIMES;
+            self.reads = if is_prompt { self.limit } else { self.longest };
+            self.commits = self.commits.max(next);
         }
         self.answered_at = Some(now);
     }
@@ -125,19 +133,23 @@ mod tests {
 
     #[test]
     fn a_server_that_was_prompt_and_answers_no_more_is_left() {
-        for (request, limit) in [(read as fn(u64) -> OpenRequest, T / 8), (commit, T / 6)] {
+        let patient = T * 2 / 3;
+        for (request, limit, slow) in [
+            (read as fn(u64) -> OpenRequest, T / 8, patient),
+            (commit, T / 6, at(5_000)),
+        ] {
             let mut server = Promptness::new(T);
             let patience = |server: &Promptness, since| {
                 let left = server.leaves_at(Some(request(since)));
                 left.map(|left| left - at(since))
             };
-            assert_eq!(patience(&server, 300), Some(T * 2 / 3), "no answer yet");
+            assert_eq!(patience(&server, 300), Some(patient), "no answer yet");
             server.answered(request(0), at(500));
             assert_eq!(server.leaves_at(None), None, "nothing is open");
             assert_eq!(patience(&server, 9_000), Some(limit));
             assert_eq!(patience(&server, 100), Some(at(400) + limit), "in turn");
-            server.answered(request(9_000), at(9_501));
-            assert_eq!(patience(&server, 9_600), Some(T * 2 / 3), "a slow link");
+            server.answered(request(9_000), at(10_250));
+            assert_eq!(patience(&server, 10_300), Some(slow), "a slow link");
         }
     }
 
@@ -148,19 +160,33 @@ mod tests {
         server.greeted(Duration::ZERO);
         for (answered, now, of_read, of_commit) in [
             (read(0), 1, T / 8, T / 6),
-            (commit(1), 1_900, T / 8, patient),
-            (read(1_900), 1_901, T / 8, patient),
-            (commit(1_901), 1_902, T / 8, T / 6),
-            (read(1_902), 2_900, patient, patient),
-            (read(2_900), 2_901, T / 8, patient),
-            (read(2_901), 3_900, patient, patient),
-            (commit(3_900), 3_901, T / 8, T / 6),
+            (commit(1), 1_901, T / 8, at(7_600)),
+            (read(1_901), 1_902, T / 8, at(7_600)),
+            (commit(1_902), 1_903, T / 8, T / 6),
+            (read(1_903), 2_903, patient, at(4_000)),
+            (read(2_903), 2_904, T / 8, at(4_000)),
+            (commit(2_904), 6_000, T / 8, patient),
+            (commit(6_000), 6_001, T / 8, T / 6),
         ] {
             server.answered(answered, at(now));
             for (request, patience) in [(read(now), of_read), (commit(now), of_commit)] {
                 let left = server.leaves_at(Some(request));
                 assert_eq!(left, Some(at(now) + patience), "{request:?}");
             }
+        }
+    }
+
+    /// The guard's last proof was sent T/8 before the commit that is not answered, and is good for T/2.
+    #[test]
+    fn a_server_that_hangs_after_a_commit_that_was_slow_costs_no_guard() {
+        for (part, left) in [(24, T / 6), (18, T * 2 / 9)] {
+            let mut server = Promptness::new(T);
+            server.greeted(Duration::ZERO);
+            server.answered(commit(0), T / part);
+            server.answered(read(2_000), at(2_001));
+            let leaves = server.leaves_at(Some(commit(3_000))).unwrap() - at(3_000);
+            assert!(leaves <= left + at(1), "{leaves:?} after T/{part}");
+            assert!(T / 8 + leaves < T / 2 - T / 8);
         }
     }
 

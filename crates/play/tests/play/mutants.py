@@ -515,8 +515,8 @@ MUTANTS = [
         "read-tells-of-commits",
         "a prompt read counts as evidence that commits are prompt",
         "core/connection/promptness.rs",
-        "(self.reads, self.commits) = (next, self.commits.max(next));",
-        "(self.reads, self.commits) = (next, next);",
+        "            self.commits = self.commits.max(next);",
+        "            self.commits = next;",
     ),
     # What is told.
     (
