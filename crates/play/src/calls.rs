@@ -130,11 +130,7 @@ impl Calls {
     /// Returns the request or ping that has had no answer for the longest.
     pub(super) fn oldest(&self) -> Option<OpenRequest> {
         let request = self.open.front().map(Open::as_asked);
-        let ping = self.pings.front().map(|ping| OpenRequest {
-            since: *ping,
-            commits: false,
-        });
-        request.into_iter().chain(ping).min_by_key(|it| it.since)
+        OpenRequest::oldest(request, self.pings.front().copied())
     }
 
     /// Notes that nobody waits for this create any more: the node that its answer shows is deleted.

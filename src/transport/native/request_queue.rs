@@ -207,14 +207,7 @@ impl RequestQueue {
     /// Returns the request or ping that has been open for the longest.
     pub(super) fn oldest_open(&self) -> Option<OpenRequest> {
         let request = self.pending.front().map(Pending::as_open);
-        let ping = self.pings.front().map(|ping| OpenRequest {
-            since: *ping,
-            commits: false,
-        });
-        request
-            .into_iter()
-            .chain(ping)
-            .min_by_key(|open| open.since)
+        OpenRequest::oldest(request, self.pings.front().copied())
     }
 
     /// Returns the failure of a request that is open when the connection ends.

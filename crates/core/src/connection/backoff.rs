@@ -105,7 +105,7 @@ impl Service {
     }
 
     /// Returns whether no request was answered on the connection, and the client left for that reason.
-    pub fn is_useless(self) -> bool {
+    fn is_useless(self) -> bool {
         self.unanswered && !self.answered
     }
 

@@ -32,10 +32,6 @@ const TIMES: u32 = 4;
 #[derive(Debug)]
 pub struct Promptness {
     timeout: Duration,
-    /// How long a request may take.
-    limit: Duration,
-    /// How long a request may take where the server was not prompt.
-    longest: Duration,
     /// When the last reply arrived.
     answered_at: Option<Duration>,
     /// How long the next reply may take.
@@ -53,14 +49,23 @@ pub struct OpenRequest {
     pub commits: bool,
 }
 
+impl OpenRequest {
+    /// Returns which of these has been open for longer: the oldest request, or the oldest ping, which counts as a read.
+    pub fn oldest(request: Option<Self>, ping: Option<Duration>) -> Option<Self> {
+        let ping = ping.map(|since| Self {
+            since,
+            commits: false,
+        });
+        request.into_iter().chain(ping).min_by_key(|it| it.since)
+    }
+}
+
 impl Promptness {
     /// Creates the state for a connection of a session with this timeout.
     pub fn new(timeout: Duration) -> Self {
-        let longest = (timeout * 2 / 3).max(LEAST);
+        let longest = longest(timeout);
         Self {
             timeout,
-            limit: (timeout / READ).max(LEAST),
-            longest,
             answered_at: None,
             reads: longest,
             commits: longest,
@@ -69,26 +74,34 @@ impl Promptness {
 
     /// Notes that the greeting took this long.
     pub fn greeted(&mut self, took: Duration) {
-        self.reads = self.after(took);
-        self.commits = self.reads;
+        (self.reads, self.commits) = (self.after(took, READ), self.after(took, COMMIT));
     }
 
-    fn after(&self, took: Duration) -> Duration {
-        (TIMES * took).clamp(self.limit, self.longest)
+    /// Returns how long a request may take after one that took this long: this part of the session timeout at least.
+    fn after(&self, took: Duration, part: u32) -> Duration {
+        (TIMES * took).clamp(self.least(part), longest(self.timeout))
+    }
+
+    fn least(&self, part: u32) -> Duration {
+        (self.timeout / part).max(LEAST)
     }
 
     /// Notes that this request is answered now.
     pub fn answered(&mut self, request: OpenRequest, now: Duration) {
         let took = now.saturating_sub(request.since);
-        let next = self.after(took);
+        let commits = self.after(took, COMMIT);
         // A read waits for no disk: a commit takes as long, or longer.
         if request.commits {
-            (self.commits, self.reads) = (next, self.reads.min(next));
+            self.commits = commits;
+            self.reads = self.reads.min(self.after(took, READ));
         } else {
+            let least = self.least(READ);
             // On a link whose round trips take long, a late answer says nothing about the server.
-            let is_prompt = took <= self.limit / TIMES;
-            self.reads = if is_prompt { self.limit } else { self.longest };
-            self.commits = self.commits.max(next);
+            self.reads = match took <= least / TIMES {
+                true => least,
+                false => longest(self.timeout),
+            };
+            self.commits = self.commits.max(commits);
         }
         self.answered_at = Some(now);
     }
@@ -97,12 +110,13 @@ impl Promptness {
     pub fn leaves_at(&self, oldest: Option<OpenRequest>) -> Option<Duration> {
         let OpenRequest { since, commits } = oldest?;
         let turn = self.answered_at.map_or(since, |at| since.max(at));
-        let next = match commits {
-            true => self.commits.max(self.timeout / COMMIT),
-            false => self.reads,
-        };
-        Some(turn + next)
+        Some(turn + if commits { self.commits } else { self.reads })
     }
+}
+
+/// Returns how long a request may take where the server was not prompt.
+fn longest(timeout: Duration) -> Duration {
+    (timeout * 2 / 3).max(LEAST)
 }
 
 #[cfg(test)]

@@ -508,15 +508,15 @@ MUTANTS = [
         "commit-like-a-read",
         "a server is left although its disk writes only a little longer than a read may take",
         "core/connection/promptness.rs",
-        "            true => self.commits.max(self.timeout / COMMIT),",
-        "            true => self.commits,",
+        "const COMMIT: u32 = 6;",
+        "const COMMIT: u32 = READ;",
     ),
     (
         "read-tells-of-commits",
         "a prompt read counts as evidence that commits are prompt",
         "core/connection/promptness.rs",
-        "            self.commits = self.commits.max(next);",
-        "            self.commits = next;",
+        "            self.commits = self.commits.max(commits);",
+        "            self.commits = commits;",
     ),
     # What is told.
     (
