@@ -66,8 +66,9 @@ fn run(
         let retry = cleaner.push();
         cleaner.tell();
         let until = [pause.map(from_now), retry].into_iter().flatten().min();
-        let calls: [&dyn Waitable; 3] = [stopping, woken, changes];
-        wait_any(&[calls, leases.answers()].concat(), until);
+        let [fired, said] = leases.answers();
+        let all: [&dyn Waitable; 5] = [stopping, woken, changes, fired, said];
+        wait_any(&all, until);
         let stops = !stopping.try_recv().is_err_and(|error| error.is_empty());
         let _ = woken.try_recv();
         if changes.try_recv().is_ok() {

@@ -18,7 +18,7 @@ use crate::system::sync::Mutex;
 use crate::time::nanos;
 use crate::transport::session_state::SessionState;
 use crate::transport::status::Status;
-use crate::transport::{Answered, Call, Fired, Transport, Watch, WatchId, gather};
+use crate::transport::{Call, Fired, Transport, Watch, WatchId, gather};
 use zklock_core::renewals::{self, Check, Look, Renewals, Trust, Verdict, WATCH_AFTER};
 use zklock_core::validity::Stamp;
 use zklock_jute::Request;
@@ -36,13 +36,14 @@ pub(crate) struct Leases {
     next_look: AtomicU64,
     next_watch: AtomicU64,
     wake: Sender<()>,
-    checks: Channel<(Check, Vec<Answered>)>,
     fired: Channel<Fired>,
-    read: Channel<(u64, Answered)>,
+    said: Channel<Said>,
 }
 
 /// Both ends of a channel.
 type Channel<T> = (Sender<T>, Receiver<T>);
+/// What an answer says about locks; it makes the background thread look, even if that is nothing.
+type Said = Vec<(u64, Verdict)>;
 
 impl Leases {
     pub(crate) fn new(
@@ -59,9 +60,8 @@ impl Leases {
             next_look: AtomicU64::new(u64::MAX),
             next_watch: AtomicU64::new(0),
             wake,
-            checks: unbounded(),
             fired: unbounded(),
-            read: unbounded(),
+            said: unbounded(),
         }
     }
 
@@ -159,8 +159,8 @@ impl Leases {
     // The methods below are for the background thread.
 
     /// Returns the channels that have something to drain once they are filled.
-    pub(super) fn answers(&self) -> [&dyn Waitable; 3] {
-        [&self.fired.1, &self.checks.1, &self.read.1]
+    pub(super) fn answers(&self) -> [&dyn Waitable; 2] {
+        [&self.fired.1, &self.said.1]
     }
 
     /// Does what is due; returns how long nothing more is due. During the look, every registration wakes the
@@ -222,18 +222,11 @@ impl Leases {
             let said = self.open.lock().happened(lease, fired.kind);
             self.apply(said);
         }
-        for (check, answers) in self.checks.1.try_iter().take(AT_ONCE) {
-            let transacts = self.transport.transacts();
-            let said = self.open.lock().checked(&check, &answers, transacts);
-            self.apply(said);
-        }
-        for (id, answered) in self.read.1.try_iter().take(AT_ONCE) {
-            let said = self.open.lock().was_read(id, &answered);
-            self.apply(said);
-        }
+        let said = self.said.1.try_iter().take(AT_ONCE);
+        self.apply(said.flatten());
     }
 
-    /// Handles what an answer or an event says about locks. The next look reports a loss to the guard.
+    /// Handles what an answer or an event says about locks.
     fn apply(&self, said: impl IntoIterator<Item = (u64, Verdict)>) {
         for (id, said) in said {
             let lease = self.open.lock().get(id).cloned();
@@ -241,7 +234,8 @@ impl Leases {
                 continue;
             };
             match said {
-                Verdict::Confirmed(stamp) => lease.confirm(stamp),
+                // The thread that reads has confirmed it.
+                Verdict::Confirmed(_) => {}
                 Verdict::Missing => lease.lose(self.status.snapshot().why_missing()),
                 Verdict::Deleted => {
                     lease.lose(LostReason::NodeGone);
@@ -249,6 +243,7 @@ impl Leases {
                 }
                 Verdict::RevokeRequested => lease.note_revoke_request(),
             }
+            lease.tell(&self.counters);
         }
     }
 
@@ -270,14 +265,17 @@ impl Leases {
         let transacts = self.transport.transacts();
         for (check, requests) in Check::of_all(nodes, stamp, transacts) {
             let requests = requests.into_iter().map(|request| (request, None));
-            let (open, to) = (self.open.clone(), self.checks.0.clone());
+            let (open, to) = (self.open.clone(), self.said.0.clone());
             let calls = gather(requests.collect(), move |answers| {
+                let mut open = open.lock();
+                let said = open.checked(&check, &answers, transacts);
                 // Where other threads use up the processors, the background thread may run seconds later.
-                for id in check.confirmed(&answers, transacts) {
-                    let lease = open.lock().get(*id).cloned();
-                    lease.inspect(|lease| lease.confirm(stamp));
+                for (id, said) in &said {
+                    if let (Verdict::Confirmed(stamp), Some(lease)) = (said, open.get(*id)) {
+                        lease.confirm(*stamp);
+                    }
                 }
-                let _ = to.send((check, answers));
+                let _ = to.send(said);
             });
             self.transport.send(calls);
         }
@@ -306,12 +304,13 @@ impl Leases {
     }
 
     fn read(&self, id: u64, request: Request, watch: Option<Watch>) -> Call {
-        let read = self.read.0.clone();
+        let (open, to) = (self.open.clone(), self.said.0.clone());
         Call {
             request,
             watch,
             answer: Box::new(move |answered| {
-                let _ = read.send((id, answered));
+                let said = open.lock().was_read(id, &answered);
+                let _ = to.send(said.into_iter().collect());
             }),
         }
     }
@@ -361,6 +360,7 @@ mod tests {
             assert_eq!(woken.try_recv().is_ok(), wakes, "after {age} ms");
         }
     }
+
     #[test]
     fn an_answer_confirms_a_lock_however_late_the_background_thread_takes_it() {
         const LONG: Duration = Duration::from_secs(20);

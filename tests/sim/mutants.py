@@ -356,10 +356,13 @@ MUTANTS = [
         "proof-at-its-answer",
         "a check counts from its answer instead of its sending",
         "src/session/leases.rs",
-        "                Verdict::Confirmed(stamp) => lease.confirm(stamp),\n",
-        "                Verdict::Confirmed(_) => lease.confirm(self.status.stamp()),\n",
-        "                Verdict::Confirmed(_) if {mutant} => lease.confirm(self.status.stamp()),\n"
-        "                Verdict::Confirmed(stamp) => lease.confirm(stamp),\n",
+        "                        lease.confirm(*stamp);\n",
+        "                        let late = clock::since_boot().saturating_sub(stamp.sent);\n"
+        "                        let (sent, touched) = (stamp.sent + late, stamp.touched + late);\n"
+        "                        lease.confirm(Stamp { sent, touched });\n",
+        "                        let late = clock::since_boot().saturating_sub(stamp.sent) * u32::from({mutant});\n"
+        "                        let (sent, touched) = (stamp.sent + late, stamp.touched + late);\n"
+        "                        lease.confirm(Stamp {{ sent, touched }});\n",
     ),
     (
         "heartbeat-late",

@@ -27,7 +27,10 @@ impl<L: Clone> Renewals<L> {
                 // A failed check confirms none of the others.
                 self.urgent = true;
                 let whose = check.whose.get(at);
-                whose.map(|id| self.is_gone(*id)).into_iter().collect()
+                whose
+                    .map(|id| (*id, Verdict::Missing))
+                    .into_iter()
+                    .collect()
             }
             Proof::Unanswered if answers.iter().any(is_thrown_away) => {
                 self.asks_again_soon(&check.whose);
@@ -53,7 +56,7 @@ impl<L: Clone> Renewals<L> {
             Ok(Reply::Data { data, .. }) if REVOKE.contains(&&data[..]) => {
                 Some((id, Verdict::RevokeRequested))
             }
-            Err(Failure::Refused(ErrorCode::NO_NODE)) => Some(self.is_gone(id)),
+            Err(Failure::Refused(ErrorCode::NO_NODE)) => Some((id, Verdict::Missing)),
             Err(Failure::Lost | Failure::NotSent) => {
                 self.unwatch(id);
                 None
@@ -65,10 +68,7 @@ impl<L: Clone> Renewals<L> {
     /// Takes in that the watch on a node of this lease has fired.
     pub fn happened(&mut self, id: u64, kind: EventKind) -> Option<(u64, Verdict)> {
         match kind {
-            EventKind::Deleted => {
-                self.look_at_these(&[id]);
-                Some((id, Verdict::Deleted))
-            }
+            EventKind::Deleted => Some((id, Verdict::Deleted)),
             // The next look reads and watches the node again.
             _ => {
                 self.unwatch(id);
@@ -78,11 +78,6 @@ impl<L: Clone> Renewals<L> {
                 None
             }
         }
-    }
-
-    fn is_gone(&mut self, id: u64) -> (u64, Verdict) {
-        self.look_at_these(&[id]);
-        (id, Verdict::Missing)
     }
 }
 
@@ -159,7 +154,6 @@ mod tests {
         let one = multi(vec![Err(ErrorCode::OK), Err(ErrorCode::NO_NODE)]);
         let said = renewals.checked(&check, &one, TRANSACTS);
         assert_eq!(said, [(2, Verdict::Missing)]);
-        assert_eq!(due(&mut renewals), [2]);
         assert!(renewals.urgent);
         // A request that went together with a check was refused for a node that is nobody's.
         let check = Check::of_one(1, STAMP);
@@ -184,8 +178,7 @@ mod tests {
             let mut renewals = held(1);
             renewals.unwatched.clear();
             let said = renewals.was_read(0, &answered);
-            let is_watched = renewals.unwatched.is_empty();
-            (said.map(|said| said.1), is_watched, due(&mut renewals))
+            (said.map(|said| said.1), renewals.unwatched.is_empty())
         };
         let data = |data: &[u8]| {
             let (data, stat) = (data.to_vec().into(), Stat::default());
@@ -193,15 +186,15 @@ mod tests {
         };
         for revoke in REVOKE {
             let asked = Some(Verdict::RevokeRequested);
-            assert_eq!(read(data(revoke)), (asked, true, vec![]));
+            assert_eq!(read(data(revoke)), (asked, true));
         }
-        assert_eq!(read(data(b"{}")), (None, true, vec![]));
-        assert_eq!(read(Ok(Reply::Stat(Stat::default()))), (None, true, vec![]));
+        assert_eq!(read(data(b"{}")), (None, true));
+        assert_eq!(read(Ok(Reply::Stat(Stat::default()))), (None, true));
         let gone = Err(Failure::Refused(ErrorCode::NO_NODE));
-        assert_eq!(read(gone), (Some(Verdict::Missing), true, vec![0]));
+        assert_eq!(read(gone), (Some(Verdict::Missing), true));
         let throttled = Failure::Refused(ErrorCode::THROTTLED);
         for lost in [Failure::Lost, Failure::NotSent, throttled] {
-            assert_eq!(read(Err(lost)), (None, false, vec![]));
+            assert_eq!(read(Err(lost)), (None, false));
         }
     }
 
@@ -215,7 +208,6 @@ mod tests {
             renewals.unwatched.clear();
             assert_eq!(renewals.happened(0, kind), said);
             assert_eq!(renewals.unwatched.is_empty(), is_watched);
-            assert_eq!(due(&mut renewals).is_empty(), !is_watched);
         }
     }
 }

@@ -5,8 +5,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use crate::answer::Answered;
-use crate::proof::{self, Proof};
+use crate::proof;
 use crate::validity::Stamp;
 use zklock_jute::Request;
 
@@ -100,14 +99,6 @@ impl Check {
             (ids, nodes) = (others, later);
         }
         checks
-    }
-
-    /// Returns the numbers of the leases that these answers confirm.
-    pub fn confirmed(&self, answers: &[Answered], transacts: bool) -> &[u64] {
-        match proof::judge(transacts, answers) {
-            Proof::Confirmed => &self.whose,
-            _ => &[],
-        }
     }
 }
 
