@@ -12,7 +12,6 @@ use super::caller::Caller;
 use super::early_create::{EarlyCreate, Sent, join};
 use crate::error::{Error, Result};
 use crate::metrics::Counters;
-use crate::path;
 use crate::system::channel::Sender;
 use crate::system::sync::Mutex;
 use crate::system::{clock, contained};
@@ -22,7 +21,7 @@ use crate::transport::status::Status;
 use crate::transport::{Answer, Answered, Call, Failure, Mailbox, Slot, Transport};
 use zklock_core::attempt::Orphan;
 pub(crate) use zklock_core::deletions::Ended;
-use zklock_core::deletions::{Deletion, Deletions, Progress, THE_NEXT};
+use zklock_core::deletions::{Deletion, Deletions, PASSING, Progress};
 use zklock_jute::ErrorCode;
 
 /// See the module's documentation.
@@ -37,61 +36,32 @@ pub(crate) struct Cleaner {
     wake: Sender<()>,
 }
 
-/// How long a `try_` call waits for the deletion of the nodes that earlier calls of its client have
-/// left, which takes a few round trips.
-const PASSING: Duration = Duration::from_secs(1);
-
-/// With so many nodes that attempts have left in a directory, the next attempt waits for servers to delete some.
-const MOST_LEFT: usize = 8;
-
-/// How long such a wait is before the next look.
+/// How long a wait for servers is before the next look at what earlier calls have left.
 const LOOK: Duration = Duration::from_millis(5);
 
 /// How a release ended, or that the client may not delete the node.
 pub(crate) type Released = Result<Ended>;
 
 /// Who is interested in a deletion.
+#[derive(Default)]
 struct Interest {
-    /// Whether the node is from an attempt, not from a guard.
-    from_attempt: bool,
     /// The create that a waiting thread wants sent with the deletion.
     next: Option<Arc<EarlyCreate>>,
-    /// Receives how the deletion ended, if a thread waits for that release.
-    waiter: Option<Slot<Released>>,
-    /// Receive how it ended, too: tries in whose way the node is.
-    tries: Vec<Slot<Released>>,
-    /// Until when tries wait for it, once one does.
-    passes_until: Option<Instant>,
+    /// Receive how the deletion ended: the thread that waits for that release, or tries in whose way the node is.
+    waiters: Vec<Slot<Released>>,
 }
 
 impl Interest {
-    fn new(from_attempt: bool) -> Self {
-        Self {
-            from_attempt,
-            next: None,
-            waiter: None,
-            tries: Vec::new(),
-            passes_until: None,
-        }
-    }
-
-    fn tell(&mut self, ended: Ended) {
-        let told = self.waiter.take().into_iter().chain(self.tries.drain(..));
-        told.for_each(|one| one.put(Ok(ended)));
-    }
-
-    /// Reports that the client may not delete a node in `dir`, which hardly changes while a thread waits.
-    fn may_not(&mut self, dir: &str) {
-        if let Some(waiter) = self.waiter.take() {
-            waiter.put(Err(refused(dir, ErrorCode::NO_AUTH)));
-        }
+    fn tell(&mut self, released: &Released) {
+        let told = self.waiters.drain(..);
+        told.for_each(|one| one.put(released.clone()));
     }
 }
 
 impl Drop for Interest {
     /// Reports a node that ended with its session as not deleted by this client.
     fn drop(&mut self) {
-        self.tell(Ended::GoneBefore);
+        self.tell(&Ok(Ended::GoneBefore));
     }
 }
 
@@ -132,13 +102,13 @@ impl Cleaner {
     pub(crate) fn release(self: &Arc<Self>, nodes: &[String], release: &Release<'_>) {
         let mut ids = Vec::with_capacity(nodes.len());
         for node in nodes {
-            let name = Orphan::Node(path::name(node).to_owned());
-            let deletion = Deletion::new(path::parent(node), release.session, name)
+            let deletion = Deletion::of_guard(node, release.session)
                 .closing(release.closing)
                 .not_before(release.not_before);
-            let mut interest = Interest::new(false);
-            interest.next = release.next.clone();
-            interest.waiter = release.waiter.cloned();
+            let interest = Interest {
+                next: release.next.clone(),
+                waiters: release.waiter.cloned().into_iter().collect(),
+            };
             ids.push(self.entries.lock().begin(deletion, interest));
         }
         match release.not_before {
@@ -156,24 +126,16 @@ impl Cleaner {
         self.send(&ids);
     }
 
-    /// Waits a moment at most until the nodes that this client's attempts have left in `dir` are
-    /// gone. After that, they count like other clients' nodes.
+    /// Waits a moment at most until the nodes that this client's attempts have left in `dir` are gone.
     pub(crate) fn finish(&self, dir: &str, limit: &Limit) {
-        let mut entries = self.entries.lock();
-        let (now, passing) = (from_now(Duration::ZERO), from_now(PASSING));
-        let is_left = |one: &&mut Interest| one.from_attempt;
-        let passes = |one: &mut &mut Interest| now < *one.passes_until.get_or_insert(passing);
-        let mut left: Vec<_> = entries.in_directory(dir).filter(is_left).collect();
-        left.retain_mut(passes);
-        let until = left.iter().filter_map(|one| one.passes_until).max();
-        if until.is_none() {
-            return;
-        }
-        let (endings, count) = (Mailbox::new(), left.len());
-        left.iter_mut()
-            .for_each(|one| one.tries.push(endings.slot()));
-        drop(entries);
-        let limit = limit.clone().until(until);
+        let (endings, now, mut count) = (Mailbox::new(), clock::since_boot(), 0);
+        let until = self.entries.lock().awaited(dir, now, |one| {
+            one.waiters.push(endings.slot());
+            count += 1;
+        });
+        let limit = limit
+            .clone()
+            .until(until.map(|until| from_now(until - now)));
         // The caller looks again, whatever ended the wait.
         let _ = (0..count).try_for_each(|_| self.transport.receive(&endings, &limit).map(drop));
     }
@@ -185,11 +147,7 @@ impl Cleaner {
     /// more nodes than the servers delete, and each call lists them all.
     pub(crate) fn await_backlog(&self, dir: &str, caller: &mut Caller, limit: &Limit) -> bool {
         let passing = limit.clone().until(Some(from_now(PASSING)));
-        let left = || {
-            let entries = self.entries.lock();
-            entries.sought_in(dir, |interest| interest.from_attempt)
-        };
-        while MOST_LEFT <= left() {
+        while self.entries.lock().are_many_sought_in(dir) {
             if caller.pause(LOOK, &passing).is_err() {
                 return !limit.is_over();
             }
@@ -197,18 +155,10 @@ impl Cleaner {
         true
     }
 
-    /// Begins the deletion of what an attempt left. The node belongs to `session`, or to a later
-    /// session if the session changed unnoticed. The later one is assumed, because the nodes of the
-    /// earlier one are gone. A create may be carried out in the next session just before the status
-    /// shows that session.
     fn put_orphan(&self, dir: &str, session: i64, orphan: Orphan) -> u64 {
-        let session = match (self.status.snapshot().session, &orphan) {
-            (0, Orphan::Node(_)) => session,
-            (0, _) => THE_NEXT,
-            (current, _) => current,
-        };
-        let deletion = Deletion::new(dir, session, orphan);
-        self.entries.lock().begin(deletion, Interest::new(true))
+        let sessions = (session, self.status.snapshot().session);
+        let deletion = Deletion::of_attempt(dir, sessions, orphan);
+        self.entries.lock().begin(deletion, Interest::default())
     }
 
     /// Tells the logger and the recorder what the thread that reads for all has left to tell: they may be
@@ -239,7 +189,7 @@ impl Cleaner {
             entries.serves(snapshot.session, given_up);
         }
         if connected {
-            entries.connected(snapshot.connects, now, || Interest::new(true));
+            entries.connected(snapshot.connects, now);
         }
         let (due, next) = (entries.due(now), entries.next_tick(now));
         drop(entries);
@@ -252,17 +202,14 @@ impl Cleaner {
     /// Returns the nodes that attempts have left, and those that may still appear because attempts have asked for
     /// them, with their directories; `None` while a guard's nodes are to be deleted.
     pub(crate) fn leftovers(&self) -> Option<Vec<(String, Orphan)>> {
-        let (mut entries, now) = (self.entries.lock(), clock::since_boot());
-        if entries.find(|one| !one.from_attempt).is_some() {
-            return None;
-        }
-        let left = entries.left(now);
+        let entries = self.entries.lock();
+        let left = entries.left(clock::since_boot())?;
         Some(left.map(|(dir, left)| (dir.to_owned(), left)).collect())
     }
 
     /// Returns whether anything in this directory is not known to be deleted.
     pub(crate) fn is_deleting_in(&self, dir: &str) -> bool {
-        self.entries.lock().in_directory(dir).next().is_some()
+        self.entries.lock().are_in(dir)
     }
 
     /// Returns the time until the last delayed release is due, if there is one.
@@ -334,32 +281,25 @@ impl Cleaner {
         match deletion.answered(now, answered) {
             Progress::GoesOn(failure) => {
                 let failed = failure.map(|failure| (failure, deletion.dir().to_owned()));
-                if let Some((Failure::Refused(ErrorCode::NO_AUTH), dir)) = &failed {
-                    interest.may_not(dir);
+                // This hardly changes while a thread waits.
+                if let Some((Failure::Refused(code @ ErrorCode::NO_AUTH), dir)) = &failed {
+                    interest.tell(&Err(refused(dir, *code)));
                 }
                 drop(entries);
                 self.refused.lock().extend(failed);
                 let _ = self.wake.try_send(());
             }
             Progress::Ended(ended) => {
-                let found = deletion.missed().is_none();
-                let interest = entries.ended(id, now, self.status.snapshot().timeout);
-                drop(entries);
-                if let Some(interest) = interest {
-                    self.ended(interest, ended, found);
+                if deletion.is_leftover() && deletion.missed().is_none() {
+                    self.counters.leftover_deleted();
+                    if cfg!(feature = "metrics") {
+                        let _ = self.wake.try_send(());
+                    }
                 }
+                interest.tell(&Ok(ended));
+                entries.ended(id, now, self.status.snapshot().timeout);
             }
         }
-    }
-
-    fn ended(&self, mut interest: Interest, ended: Ended, found: bool) {
-        if interest.from_attempt && found {
-            self.counters.leftover_deleted();
-            if cfg!(feature = "metrics") {
-                let _ = self.wake.try_send(());
-            }
-        }
-        interest.tell(ended);
     }
 }
 

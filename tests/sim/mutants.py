@@ -434,10 +434,10 @@ MUTANTS = [
         "ticket-answered-twice",
         "the thread that waits for a release hears of one node twice",
         "src/session/cleaner.rs",
-        "        let told = self.waiter.take().into_iter().chain(self.tries.drain(..));\n",
-        "        let told = self.waiter.clone().into_iter().chain(self.tries.drain(..));\n",
-        "        let waiter = if {mutant} {{ self.waiter.clone() }} else {{ self.waiter.take() }};\n"
-        "        let told = waiter.into_iter().chain(self.tries.drain(..));\n",
+        "        let told = self.waiters.drain(..);\n",
+        "        let told = self.waiters.clone().into_iter();\n",
+        "        let kept = if {mutant} {{ self.waiters.clone() }} else {{ Vec::new() }};\n"
+        "        let told = mem::replace(&mut self.waiters, kept).into_iter();\n",
     ),
     # A calling thread.
     (

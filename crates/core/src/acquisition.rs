@@ -91,8 +91,6 @@ pub struct Acquisition {
     is_cancelled: bool,
     /// Whether the client is still deleting what an earlier attempt left here.
     own_is_left: bool,
-    /// When to stop waiting for that deletion.
-    finishes_by: Option<Duration>,
 }
 
 impl Acquisition {
@@ -164,7 +162,6 @@ impl Acquisition {
             has_waited: false,
             is_cancelled: false,
             own_is_left: false,
-            finishes_by: None,
         }
     }
 
@@ -270,8 +267,8 @@ impl Acquisition {
         self.own_is_left && self.attempt.action() == Action::CatchUp
     }
 
-    /// Notes whether the client is still deleting what an earlier attempt left here. A try waits for that,
-    /// for a moment.
+    /// Notes whether to wait until the client has deleted what an earlier attempt left here, which would look like
+    /// another client's node.
     pub fn note_own_left(&mut self, is_left: bool) {
         self.own_is_left = is_left;
     }

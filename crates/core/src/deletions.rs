@@ -13,6 +13,7 @@
 
 mod deletion;
 mod late;
+mod leftover;
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -21,10 +22,12 @@ use core::time::Duration;
 
 use self::deletion::Turn;
 pub use self::deletion::{Deletion, Ended, Progress, close};
+pub use self::leftover::PASSING;
 use crate::attempt::Orphan;
 
-/// Stands for the session that is served next; no server assigns this id.
-pub const THE_NEXT: i64 = -1;
+/// With so many nodes in a directory that attempts have left and that are looked for, the next attempt waits for
+/// servers to delete some.
+const MOST_LEFT: usize = 8;
 
 /// With fewer looks that wait for another connection, those that are in vain by now stay.
 const CROWD: usize = 64;
@@ -54,7 +57,7 @@ impl<X> Default for Deletions<X> {
     }
 }
 
-impl<X> Deletions<X> {
+impl<X: Default> Deletions<X> {
     /// Takes a deletion over. Returns its number.
     pub fn begin(&mut self, deletion: Deletion, with: X) -> u64 {
         self.last += 1;
@@ -98,7 +101,7 @@ impl<X> Deletions<X> {
     }
 
     /// Notes which connection there is now, by a number that no other has.
-    pub fn connected(&mut self, connection: u64, now: Duration, with: impl Fn() -> X) {
+    pub fn connected(&mut self, connection: u64, now: Duration) {
         if mem::replace(&mut self.connection, connection) == connection {
             return;
         }
@@ -107,32 +110,48 @@ impl<X> Deletions<X> {
         }
         let looks = mem::take(&mut self.late).into_iter();
         for look in looks.filter(|look| look.may_come(now)) {
-            self.begin(look, with());
+            self.begin(look, X::default());
         }
     }
 
-    /// Returns what is left to find or to delete, and what was not found and may still come, each with its
-    /// directory.
-    pub fn left(&self, now: Duration) -> impl Iterator<Item = (&str, Orphan)> {
+    /// Returns what attempts have left to find or to delete, and what was not found and may still come, each with
+    /// its directory; `None` while a guard's nodes are to be deleted.
+    pub fn left(&self, now: Duration) -> Option<impl Iterator<Item = (&str, Orphan)>> {
         let late = self.late.iter().filter(move |look| look.may_come(now));
         let all = self.open.values().map(|(entry, _)| entry).chain(late);
-        all.flat_map(|entry| entry.left().into_iter().map(|left| (entry.dir(), left)))
+        let left = all.flat_map(|entry| entry.left().into_iter().map(|left| (entry.dir(), left)));
+        let mut open = self.open.values();
+        open.all(|(entry, _)| entry.is_leftover).then_some(left)
     }
 
-    /// Returns what the users have added to the deletions in this directory.
-    pub fn in_directory<'a>(&'a mut self, dir: &'a str) -> impl Iterator<Item = &'a mut X> {
-        let all = self.open.values_mut();
-        all.filter_map(move |(entry, with)| (entry.dir() == dir).then_some(with))
+    /// Returns whether anything in this directory is not known to be deleted.
+    pub fn are_in(&self, dir: &str) -> bool {
+        self.open.values().any(|(entry, _)| entry.dir() == dir)
     }
 
-    /// Returns for how many of these nodes in this directory the client is looking, except where a server has
-    /// refused that. A node that is known is deleted by a request that is ahead of all later ones.
-    pub fn sought_in(&self, dir: &str, is_meant: impl Fn(&X) -> bool) -> usize {
-        let all = self.open.values().filter(|(entry, with)| {
-            let is_open = matches!(entry.turn, Turn::Due | Turn::Asked);
-            entry.dir() == dir && is_open && entry.sought().is_some() && is_meant(with)
+    /// Returns until when a try waits for deletions in this directory, if it does, and notes that with each of them.
+    pub fn awaited(
+        &mut self,
+        dir: &str,
+        now: Duration,
+        mut note: impl FnMut(&mut X),
+    ) -> Option<Duration> {
+        let awaited = self.open.values_mut().filter_map(|(entry, with)| {
+            let until = entry.awaited_until(dir, now)?;
+            note(with);
+            Some(until)
         });
-        all.count()
+        awaited.max()
+    }
+
+    /// Returns whether the client looks for many nodes that attempts may have left in this directory, except where a
+    /// server has refused that. A node that is known is deleted by a request that is ahead of all later ones.
+    pub fn are_many_sought_in(&self, dir: &str) -> bool {
+        let all = self.open.values().filter(|(entry, _)| {
+            let is_open = matches!(entry.turn, Turn::Due | Turn::Asked);
+            entry.dir() == dir && is_open && entry.is_leftover && entry.sought().is_some()
+        });
+        MOST_LEFT <= all.count()
     }
 
     /// Returns how many deletions have not ended.

@@ -22,20 +22,12 @@ use zklock_jute::Request;
 /// The deletions of one client; see the module's documentation.
 #[derive(Debug, Default)]
 pub(super) struct Releases {
-    deletions: Deletions<Interest>,
+    /// Each with the thread that waits for its end, if one does.
+    deletions: Deletions<Option<Told>>,
     /// When the next deletion is due that is put off.
     pub(super) next: Option<Time>,
     /// How many leftovers are known to be gone.
     pub(super) leftovers: u64,
-}
-
-/// The origin of a deletion, and the thread that waits for it.
-#[derive(Debug)]
-struct Interest {
-    /// The thread that waits for the end of the deletion, if one does.
-    told: Option<Told>,
-    /// Whether the deletion comes from an attempt, not from a guard.
-    is_leftover: bool,
 }
 
 /// The consequences of an answer to a deletion.
@@ -59,47 +51,33 @@ impl Releases {
     /// Takes over a node, whose deletion is sent soon. `ops` are carried out with the deletion, or not at all.
     pub(super) fn begin(
         &mut self,
-        (dir, orphan): (&str, Orphan),
+        node: &str,
         ops: Vec<Request>,
         told: Option<Told>,
         link: &Link,
     ) -> u64 {
-        let deletion = Deletion::new(dir, link.session, orphan).writing(ops);
-        let interest = Interest {
-            told,
-            is_leftover: false,
-        };
-        self.deletions.begin(deletion, interest)
+        let deletion = Deletion::of_guard(node, link.session).writing(ops);
+        self.deletions.begin(deletion, told)
     }
 
     /// Deletes what an attempt left.
     pub(super) fn delete(&mut self, dir: &str, orphan: Orphan, link: &mut Link) {
         // Without a session, there is nothing that the attempt could own.
         if link.session != 0 {
-            let interest = Interest {
-                told: None,
-                is_leftover: true,
-            };
             let deletion = Deletion::new(dir, link.session, orphan);
-            let id = self.deletions.begin(deletion, interest);
+            let id = self.deletions.begin(deletion, None);
             self.send(id, link);
         }
     }
 
-    /// Returns whether something that ended attempts left in this directory is still to be deleted.
-    pub(super) fn are_left_in(&mut self, dir: &str) -> bool {
-        let mut interests = self.deletions.in_directory(dir);
-        interests.any(|interest| interest.is_leftover)
+    /// Returns until when a try waits for what ended attempts have left in this directory, if it does.
+    pub(super) fn awaited_until(&mut self, dir: &str, now: Time) -> Option<Time> {
+        self.deletions.awaited(dir, now, |_| {})
     }
 
     /// Sends what is due, if a pause is over or there is a connection again.
     pub(super) fn send_due(&mut self, link: &mut Link) {
-        let of_attempt = || Interest {
-            told: None,
-            is_leftover: true,
-        };
-        let connection = link.connects;
-        self.deletions.connected(connection, link.now, of_attempt);
+        self.deletions.connected(link.connects, link.now);
         for id in self.deletions.due(link.now) {
             self.send(id, link);
         }
@@ -145,14 +123,14 @@ impl Releases {
         answered: Answered,
         link: &mut Link,
     ) -> Option<Done> {
-        let (deletion, interest) = self.deletions.get(id)?;
+        let (deletion, told) = self.deletions.get(id)?;
         let wrote = deletion.may_have_written();
         let refusal = refusal(&answered);
         match deletion.answered(link.now, answered) {
             Progress::GoesOn(_) => {
                 // The deletion goes on without what the servers did not write.
                 let refused = wrote && !deletion.writes();
-                let told = interest.told.take_if(|told| refused && told.writes);
+                let told = told.take_if(|told| refused && told.writes);
                 self.send_due(link);
                 let told = Some((told?.ticket, refusal?));
                 Some(Done {
@@ -161,9 +139,9 @@ impl Releases {
                 })
             }
             Progress::Ended(ended) => {
-                let left_in = interest.is_leftover.then(|| deletion.dir().to_owned());
+                let left_in = deletion.is_leftover().then(|| deletion.dir().to_owned());
                 let found = deletion.missed().is_none();
-                let told = self.deletions.ended(id, link.now, link.timeout())?.told;
+                let told = self.deletions.ended(id, link.now, link.timeout())?;
                 self.leftovers += u64::from(found && left_in.is_some());
                 let outcome = |told: Told| match ended {
                     Ended::Presumed if told.writes => Outcome::InDoubt,
@@ -179,14 +157,8 @@ impl Releases {
     /// Notes that nobody waits for the end of this thread's release any more: what cannot have been written
     /// yet will not be. Returns what is known of the release.
     pub(super) fn gives_up(&mut self, ticket: Ticket, why: Loss) -> Outcome {
-        let is_its = |interest: &Interest| interest.told.is_some_and(|told| told.ticket == ticket);
-        let Some((
-            deletion,
-            Interest {
-                told: Some(told), ..
-            },
-        )) = self.deletions.find(is_its)
-        else {
+        let is_its = |told: &Option<Told>| told.is_some_and(|told| told.ticket == ticket);
+        let Some((deletion, Some(told))) = self.deletions.find(is_its) else {
             return Outcome::Lost(why);
         };
         let outcome = unanswered(deletion, *told, why);
@@ -207,12 +179,10 @@ impl Releases {
     /// threads that wait for those, and what is known of their releases.
     pub(super) fn serves(&mut self, session: i64) -> Vec<(Ticket, Outcome)> {
         let ended = self.deletions.serves(session, None).into_iter();
-        let told = ended.filter_map(|(deletion, interest)| {
-            let told = interest.told?;
-            Some((
-                told.ticket,
-                unanswered(&deletion, told, Loss::SessionExpired),
-            ))
+        let told = ended.filter_map(|(deletion, told)| {
+            let told = told?;
+            let outcome = unanswered(&deletion, told, Loss::SessionExpired);
+            Some((told.ticket, outcome))
         });
         told.collect()
     }

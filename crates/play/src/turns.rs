@@ -12,9 +12,9 @@ use super::line::{Acquires, Line, Turn, Waiter};
 use super::releases::Told;
 use zklock_core::acquisition::{Acquisition, Reached, Refused, Wire};
 use zklock_core::answer::Failure;
-use zklock_core::attempt::{Orphan, OwnNode, Patience};
+use zklock_core::attempt::{OwnNode, Patience};
 use zklock_core::dialect::Role;
-use zklock_core::path::{self, node_in};
+use zklock_core::path::node_in;
 use zklock_core::queue::Contest;
 use zklock_core::seen_ahead::SeenAhead;
 use zklock_core::skip_listing::LastGrant;
@@ -100,10 +100,15 @@ impl Core {
         else {
             return;
         };
-        let is_left = acquisition.tries() && self.releases.are_left_in(path);
-        acquisition.note_own_left(is_left);
+        let now = self.link.now;
+        let lets_go = acquisition
+            .tries()
+            .then(|| self.releases.awaited_until(path, now));
+        let until = lets_go.flatten();
+        acquisition.note_own_left(until.is_some());
         let reached = acquisition.advance(&mut self.link);
-        if let Some(at) = acquisition.rests_until() {
+        let until = until.filter(|_| acquisition.lets_own_go());
+        for at in acquisition.rests_until().into_iter().chain(until) {
             self.alarms.insert((at, Alarm::Step(*ticket)));
         }
         for orphan in acquisition.left() {
@@ -240,9 +245,7 @@ impl Core {
             // If the write is refused, the node is ahead of the next one for a while.
             line.last = None;
         }
-        let (dir, name) = (path::parent(&lease.node), path::name(&lease.node));
-        let node = Orphan::Node(name.into());
-        let id = self.releases.begin((dir, node), ops, told, &self.link);
+        let id = self.releases.begin(&lease.node, ops, told, &self.link);
         if joins {
             return self.next_turn(&lease.path, Some(id));
         }

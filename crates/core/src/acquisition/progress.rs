@@ -1,7 +1,6 @@
 //! How an acquisition advances, waits, starts over and ends.
 
 use core::mem;
-use core::time::Duration;
 
 use super::state::{Beside, Watches};
 use super::{Acquisition, Reached, Wire};
@@ -13,9 +12,6 @@ use crate::proof::{GrantProof, Next};
 use crate::queue::Blocked;
 use crate::validity::Stamp;
 use zklock_jute::EventKind;
-
-/// How long a try waits for the deletion of what its client left, which takes a few round trips.
-const PASSING: Duration = Duration::from_secs(1);
 
 impl Acquisition {
     /// Advances as far as possible: sends what is due, unless it is on its way. Returns how the acquisition ends.
@@ -47,7 +43,7 @@ impl Acquisition {
                 Action::Rename => self.renames(wire),
                 Action::Wait => self.waits(wire),
                 _ if !wire.is_connected() => false,
-                Action::CatchUp if self.lets_finish(wire) => false,
+                Action::CatchUp if self.own_is_left => false,
                 action => self.step(action, wire),
             };
             if !goes_on {
@@ -60,17 +56,6 @@ impl Acquisition {
         self.attempt.rename(&wire.fresh_id());
         self.left.extend(self.attempt.orphans());
         true
-    }
-
-    /// Returns whether this contender has to wait for the deletion of what its client left, which would
-    /// look like somebody else's node.
-    fn lets_finish(&mut self, wire: &dyn Wire) -> bool {
-        let by = *self.finishes_by.get_or_insert_with(|| wire.now() + PASSING);
-        let waits = self.own_is_left && wire.now() < by;
-        if waits {
-            self.rests_until = Some(by);
-        }
-        waits
     }
 
     /// Takes in what happened during the wait. Returns `false` if nothing did.

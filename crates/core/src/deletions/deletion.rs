@@ -32,6 +32,8 @@ pub(super) const LONG_PAUSE: Duration = Duration::from_secs(600);
 pub struct Deletion {
     dir: String,
     pub(super) session: i64,
+    /// Whether an attempt left it, not a guard.
+    pub(super) is_leftover: bool,
     state: State,
     /// What was looked for, if no node was there.
     missed: Option<Orphan>,
@@ -46,6 +48,8 @@ pub struct Deletion {
     pub(super) until: Option<Duration>,
     /// Whether the request under way may have gone through an earlier connection.
     is_of_before: bool,
+    /// Until when tries wait for it, once one does.
+    pub(super) awaited_until: Option<Duration>,
 }
 
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
@@ -92,11 +96,12 @@ pub enum Progress {
 }
 
 impl Deletion {
-    /// Creates the deletion of what a `session` left in a directory.
+    /// Creates the deletion of what an attempt left in a directory in this session.
     pub fn new(dir: &str, session: i64, orphan: Orphan) -> Self {
         Self {
             dir: dir.to_owned(),
             session,
+            is_leftover: true,
             state: match orphan {
                 Orphan::Node(name) => State::Delete(vec![name]),
                 perhaps => State::Sync(perhaps),
@@ -108,6 +113,7 @@ impl Deletion {
             retried: false,
             until: None,
             is_of_before: false,
+            awaited_until: None,
         }
     }
 

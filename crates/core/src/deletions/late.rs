@@ -11,8 +11,8 @@
 
 use core::time::Duration;
 
-use super::THE_NEXT;
 use super::deletion::{Deletion, Turn};
+use super::leftover::THE_NEXT;
 use crate::name::may_be_hold;
 
 /// After how many session timeouts a server that has not heard its leader has left it, with all requests on

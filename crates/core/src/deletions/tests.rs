@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use proptest::prelude::*;
 
 use super::deletion::{LONG_PAUSE, PAUSE};
+use super::leftover::THE_NEXT;
 use super::*;
 use crate::answer::{Answered, Failure, TooLong};
 use crate::attempt::Orphan;
@@ -333,20 +334,20 @@ fn finds(deletions: &mut Deletions<()>, id: u64, names: &[&str]) -> Progress {
 fn a_create_that_was_not_found_is_looked_for_through_each_new_connection() {
     const T: Duration = Duration::from_secs(4);
     let mut deletions = Deletions::default();
-    deletions.connected(1, NOW, || ());
+    deletions.connected(1, NOW);
     let id = deletions.begin(perhaps(), ());
     assert!(matches!(finds(&mut deletions, id, &[]), Progress::Ended(_)));
     deletions.ended(id, NOW, T);
     // The node can come through another connection only.
-    deletions.connected(1, NOW, || ());
+    deletions.connected(1, NOW);
     assert!(deletions.due(NOW).is_empty());
     for connection in 2..4 {
-        deletions.connected(connection, NOW, || ());
+        deletions.connected(connection, NOW);
         let id = the_one_due(&deletions);
         assert!(matches!(finds(&mut deletions, id, &[]), Progress::Ended(_)));
         deletions.ended(id, NOW, T);
     }
-    deletions.connected(4, NOW, || ());
+    deletions.connected(4, NOW);
     let id = the_one_due(&deletions);
     let found = finds(&mut deletions, id, &["_c_me-lock-0000000004"]);
     assert_eq!(found, Progress::GoesOn(None));
@@ -354,7 +355,7 @@ fn a_create_that_was_not_found_is_looked_for_through_each_new_connection() {
     assert_eq!(deletion.ask(), delete("/m/_c_me-lock-0000000004"));
     deletion.answered(NOW, Ok(Reply::Nothing));
     deletions.ended(id, NOW, T);
-    deletions.connected(5, NOW, || ());
+    deletions.connected(5, NOW);
     assert!(deletions.is_empty());
 }
 
@@ -367,7 +368,7 @@ fn a_create_that_cannot_come_any_more_is_not_looked_for() {
         finds(&mut deletions, id, &[]);
         deletions.ended(id, NOW, T);
         deletions.serves(session, None);
-        deletions.connected(2, NOW + after, || ());
+        deletions.connected(2, NOW + after);
         deletions.len()
     };
     assert_eq!(looks(10 * T - T, 1), 1);
@@ -380,7 +381,7 @@ fn a_create_that_cannot_come_any_more_is_not_looked_for() {
 fn a_look_that_a_new_connection_cuts_in_two_begins_again() {
     for is_under_way in [false, true] {
         let mut deletions = Deletions::default();
-        deletions.connected(1, NOW, || ());
+        deletions.connected(1, NOW);
         let id = deletions.begin(perhaps(), ());
         let (deletion, ()) = deletions.get(id).expect("it goes on");
         assert!(deletion.ask().is_some());
@@ -388,7 +389,7 @@ fn a_look_that_a_new_connection_cuts_in_two_begins_again() {
         if is_under_way {
             assert_eq!(deletion.ask(), Some(Request::list("/m")));
         }
-        deletions.connected(2, NOW, || ());
+        deletions.connected(2, NOW);
         let (deletion, ()) = deletions.get(id).expect("it goes on");
         if is_under_way {
             let listed = Reply::Children {
@@ -409,7 +410,7 @@ fn a_hold_that_was_not_found_is_looked_for_in_the_next_session() {
     let node = format!("{NAME}0000000004");
     for step in ["the look is under way", "it was not found", "it was found"] {
         let mut deletions = Deletions::default();
-        deletions.connected(1, NOW, || ());
+        deletions.connected(1, NOW);
         let hold = Orphan::Prefix(NAME.to_owned());
         let id = deletions.begin(Deletion::new("/m", 1, hold), ());
         match step {
@@ -423,7 +424,7 @@ fn a_hold_that_was_not_found_is_looked_for_in_the_next_session() {
         assert!(deletions.serves(2, None).is_empty());
         // It does not matter how long that took: the node came before the end of the first session, or never.
         let later = NOW + 20 * T;
-        deletions.connected(2, later, || ());
+        deletions.connected(2, later);
         let [id] = deletions.due(later)[..] else {
             panic!("{step}, and it is looked for: {deletions:?}");
         };
@@ -434,7 +435,7 @@ fn a_hold_that_was_not_found_is_looked_for_in_the_next_session() {
         assert_eq!(deletion.ask(), delete(&format!("/m/{node}")));
         deletion.answered(later, Ok(Reply::Nothing));
         deletions.ended(id, later, T);
-        deletions.connected(3, later, || ());
+        deletions.connected(3, later);
         assert!(deletions.is_empty());
     }
 }
@@ -443,7 +444,7 @@ fn a_hold_that_was_not_found_is_looked_for_in_the_next_session() {
 fn a_node_whose_name_others_use_is_looked_for_again_and_deleted_if_it_is_ours() {
     const T: Duration = Duration::from_secs(4);
     let mut deletions = Deletions::default();
-    deletions.connected(1, NOW, || ());
+    deletions.connected(1, NOW);
     let stake = || Deletion::new("/m", 1, Orphan::Marked("stake".into(), "ours".into()));
     deletions.begin(stake(), ());
     let data = |text: &str| Reply::Data {
@@ -469,7 +470,7 @@ fn a_node_whose_name_others_use_is_looked_for_again_and_deleted_if_it_is_ours() 
             false => drop(deletions.ended(id, NOW, T)),
         }
         // If the deletion was carried out, another may have the name by now.
-        deletions.connected(connection, NOW, || ());
+        deletions.connected(connection, NOW);
     }
     let (deletion, ()) = deletions.get(4).expect("it goes on");
     assert_eq!(
@@ -484,7 +485,7 @@ fn what_is_left_and_what_may_still_come_can_be_told() {
     const T: Duration = Duration::from_secs(4);
     let mut deletions = Deletions::default();
     let left = |deletions: &Deletions<()>, now| -> Vec<Orphan> {
-        let left = deletions.left(now);
+        let left = deletions.left(now).into_iter().flatten();
         left.inspect(|(dir, _)| assert_eq!(*dir, "/m"))
             .map(|(_, orphan)| orphan)
             .collect()
@@ -499,6 +500,19 @@ fn what_is_left_and_what_may_still_come_can_be_told() {
     let node = || Orphan::Node("_c_me-lock-0000000007".to_owned());
     deletions.begin(Deletion::new("/m", 1, node()), ());
     assert_eq!(left(&deletions, NOW + 10 * T), [node()], "it is deleted");
+}
+
+#[test]
+fn a_try_waits_for_what_its_client_has_left_and_no_longer_for_what_has_stood_for_long() {
+    let mut deletions = Deletions::default();
+    deletions.begin(node(), "left");
+    deletions.begin(Deletion::of_guard("/m/g", 1), "a guard's");
+    let mut awaited = |dir, now| deletions.awaited(dir, now, |one| assert_eq!(*one, "left"));
+    let until = NOW + Duration::from_secs(1);
+    assert_eq!(awaited("/other", NOW), None);
+    assert_eq!(awaited("/m", NOW), Some(until));
+    assert_eq!(awaited("/m", until - PAUSE / 100), Some(until));
+    assert_eq!(awaited("/m", until), None);
 }
 
 /// A daemon whose calls often reach their limits may keep one connection for months.
@@ -518,6 +532,6 @@ fn creates_that_cannot_come_any_more_take_no_memory_while_the_connection_lasts()
     }
     assert!(most <= 2 * LATELY, "{most}");
     assert!(deletions.late.capacity() <= 4 * LATELY);
-    deletions.connected(2, now, || ());
+    deletions.connected(2, now);
     assert_eq!(deletions.len(), LATELY);
 }

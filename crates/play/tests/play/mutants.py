@@ -335,8 +335,8 @@ MUTANTS = [
         "farewell-followed-blindly",
         "the next thread takes it that the node is gone whose release may be refused",
         "play/turns.rs",
-        "            line.last = None;\n        }\n        let (dir",
-        "            let _ = line;\n        }\n        let (dir",
+        "            line.last = None;\n        }\n        let id",
+        "            let _ = line;\n        }\n        let id",
     ),
     # The word of a release.
     (
@@ -600,9 +600,9 @@ MUTANTS = [
     (
         "try-in-a-hurry",
         "a try does not wait for what its client has left",
-        "core/acquisition/progress.rs",
-        "        let waits = self.own_is_left && wire.now() < by;",
-        "        let waits = self.own_is_left && wire.now() > by;",
+        "core/deletions/leftover.rs",
+        "        (now < until).then_some(until)\n",
+        "        (until < now).then_some(until)\n",
     ),
     (
         "try-not-called",
