@@ -5,6 +5,7 @@
 //! lists sets the watch.
 
 use std::collections::BTreeSet;
+use std::slice;
 use std::sync::Arc;
 
 use crate::contender::{Contender, reads};
@@ -190,19 +191,12 @@ impl<'a> Watcher<'a> {
         if !self.nodes.iter().any(|known| known == node) {
             self.nodes.push(node.to_owned());
         }
-        loop {
-            caller.connected(limit)?.ok_or(LimitReached)?;
-            let watch = Watch::new(self.id, self.to.clone());
-            let call_id = caller.post([(request.clone(), Some(watch))]);
-            let failure = match caller.wait(call_id, limit)? {
-                Ok(reply) => return Ok(Some(reply)),
-                Err(failure) => failure,
-            };
-            match CallError::of(failure, node, &self.session.status) {
-                Some(CallError::Refused(ErrorCode::NO_NODE)) => return Ok(None),
-                Some(error) => return Err(error),
-                None => caller.breathe(limit)?,
-            }
+        let watch = Watch::new(self.id, self.to.clone());
+        let request = (slice::from_ref(&request), Some(&watch));
+        let replies = caller.send(request, true, node, limit)?;
+        match replies.and_then(|mut replies| replies.pop()) {
+            Some(Err(ErrorCode::NO_NODE)) | None => Ok(None),
+            Some(answered) => answered.map(Some).map_err(CallError::Refused),
         }
     }
 

@@ -232,7 +232,11 @@ impl Attempt<'_> {
         }
         let (first, list) = self.caller.post_before(requests, list_all());
         self.list = Some(list);
-        self.caller.replies((requests, first), node, limit)
+        let answers = self.caller.replies((requests, first), node, limit)?;
+        if answers.is_err() {
+            self.caller.breathe(limit)?;
+        }
+        Ok(answers.ok())
     }
 
     /// Returns whether this data of the node is the mark; `false` if only a request to release the

@@ -21,7 +21,7 @@ use crate::error::{Error, Result};
 use crate::hold::Hold;
 use crate::path;
 use crate::session::Session;
-use crate::session::call_error::{CallError, refused};
+use crate::session::call_error::CallError;
 use crate::session::caller::Caller;
 use crate::session::queries::Lasting;
 use crate::time::limit::{Limit, LimitReached};
@@ -30,7 +30,7 @@ use zklock_core::dialect::Role;
 use zklock_core::journal::Journal;
 use zklock_core::name::{LAST_SEQUENCE, NodeName, prefix};
 use zklock_core::queue::{Contest, Foreign, Place, own};
-use zklock_jute::{CreateMode, ErrorCode, Names, Reply, Request, failure};
+use zklock_jute::{CreateMode, ErrorCode, Names, Reply, Request};
 
 /// From this number on, a queue may fall back to the order in which its nodes were created, and a
 /// hold is younger than the node that it replaces.
@@ -46,28 +46,17 @@ impl RawGuard {
         let (limit, path) = (Limit::after(self.valid_for()), self.lease().path());
         let mut caller = self.session().caller();
         self.stop_watching();
-        loop {
-            let code = match caller.call_once(&exchange, path, &limit) {
-                Ok(Some(Reply::Multi(results))) => failure(&results),
-                Ok(Some(_)) => None,
-                // The answer was lost: the next answer tells.
-                Ok(None) => continue,
-                Err(CallError::Refused(code)) => Some(code),
-                Err(CallError::LimitReached) => {
-                    self.mark_in_doubt();
-                    return Err(Error::unconfirmed_write("the hold", limit.spent()));
-                }
-                Err(CallError::Over(error)) => return Err(error),
-            };
-            match code {
-                // The name is fresh: if the node exists, an earlier request created it.
-                None | Some(ErrorCode::NODE_EXISTS) => {
-                    self.mark_left();
-                    return Ok(node);
-                }
-                Some(ErrorCode::NO_NODE) => return Err(self.found_gone()),
-                Some(code) => return Err(refused(path, code)),
+        match caller.call(&exchange, path, &limit) {
+            // The name is fresh: if the node exists, an earlier request created it.
+            Ok(_) | Err(CallError::Refused(ErrorCode::NODE_EXISTS)) => {
+                self.mark_left();
+                Ok(node)
             }
+            Err(CallError::Refused(ErrorCode::NO_NODE)) => Err(self.found_gone()),
+            Err(error) => Err(error.into_error(path, || {
+                self.mark_in_doubt();
+                Error::unconfirmed_write("the hold", limit.spent())
+            })),
         }
     }
 

@@ -141,12 +141,8 @@ impl Caller {
         path: &str,
         limit: &Limit,
     ) -> Result<Reply, CallError> {
-        let mut replies = self.call_all(slice::from_ref(request), path, limit)?;
-        match replies.pop() {
-            Some(Ok(reply)) => whole(reply),
-            Some(Err(code)) => Err(CallError::Refused(code)),
-            None => Err(CallError::LimitReached),
-        }
+        self.call_all(slice::from_ref(request), path, limit)
+            .and_then(only)
     }
 
     /// Sends a request once; returns `None` if the answer was lost: the request may have been carried out.
@@ -156,18 +152,9 @@ impl Caller {
         path: &str,
         limit: &Limit,
     ) -> Result<Option<Reply>, CallError> {
-        loop {
-            self.connected(limit)?.ok_or(LimitReached)?;
-            let failed = match self.ask(request.clone(), limit)? {
-                Ok(reply) => return whole(reply).map(Some),
-                Err(failed) => failed,
-            };
-            match CallError::of(failed, path, &self.status) {
-                Some(error) => return Err(error),
-                None if failed == Failure::NotSent => self.breathe(limit)?,
-                None => return Ok(None),
-            }
-        }
+        let request = (slice::from_ref(request), None);
+        let replies = self.send(request, false, path, limit)?;
+        replies.map(only).transpose()
     }
 
     /// Sends all of these requests in one write, and again until each is answered.
@@ -177,23 +164,39 @@ impl Caller {
         path: &str,
         limit: &Limit,
     ) -> Result<Replies, CallError> {
+        let replies = self.send((requests, None), true, path, limit)?;
+        Ok(replies.unwrap_or_default())
+    }
+
+    /// Sends all of these requests in one write, and again if one failed so that they can be; returns `None` if they
+    /// cannot.
+    pub(crate) fn send(
+        &mut self,
+        (requests, watch): (&[Request], Option<&Watch>),
+        can_be_repeated: bool,
+        path: &str,
+        limit: &Limit,
+    ) -> Result<Option<Replies>, CallError> {
         loop {
             self.connected(limit)?.ok_or(LimitReached)?;
-            let first = self.post(requests.iter().map(|request| (request.clone(), None)));
-            if let Some(replies) = self.replies((requests, first), path, limit)? {
-                return Ok(replies);
+            let all = requests.iter();
+            let first = self.post(all.map(|request| (request.clone(), watch.cloned())));
+            match self.replies((requests, first), path, limit)? {
+                Ok(replies) => return Ok(Some(replies)),
+                Err(failure) if failure.is_repeated(can_be_repeated) => self.breathe(limit)?,
+                Err(_) => return Ok(None),
             }
         }
     }
 
-    /// Waits for the answers to these requests, which were posted from `first` on. Returns `None`
-    /// if one was lost: they may be sent again.
+    /// Waits for the answers to these requests, which were posted from `first` on. The inner error is that of a
+    /// request after which they may be sent again.
     pub(crate) fn replies(
         &mut self,
         (requests, first): (&[Request], CallId),
         path: &str,
         limit: &Limit,
-    ) -> Result<Option<Replies>, CallError> {
+    ) -> Result<Result<Replies, Failure>, CallError> {
         let answers = self.wait_for_all(first, requests.len(), limit)?;
         let mut replies = Vec::with_capacity(answers.len());
         for (request, answered) in requests.iter().zip(answers) {
@@ -212,13 +215,10 @@ impl Caller {
                 }
                 Some(CallError::Refused(code)) => replies.push(Err(code)),
                 Some(error) => return Err(error),
-                None => {
-                    self.breathe(limit)?;
-                    return Ok(None);
-                }
+                None => return Ok(Err(failure)),
             }
         }
-        Ok(Some(replies))
+        Ok(Ok(replies))
     }
 
     /// Asks the quorum whether these nodes exist; [`proof::judge`] reads the answers.
@@ -329,15 +329,15 @@ impl Caller {
     }
 }
 
-/// Returns the reply, or the refusal of a transaction if one of its parts was refused.
-fn whole(reply: Reply) -> Result<Reply, CallError> {
-    match &reply {
-        Reply::Multi(results) => match failure(results) {
-            Some(code) => Err(CallError::Refused(code)),
-            None => Ok(reply),
-        },
-        _ => Ok(reply),
-    }
+/// Returns the only reply, or the refusal of a transaction if one of its parts was refused.
+fn only(mut replies: Replies) -> Result<Reply, CallError> {
+    let reply = replies.pop().ok_or(LimitReached)?;
+    let reply = reply.map_err(CallError::Refused)?;
+    let refused = match &reply {
+        Reply::Multi(results) => failure(results),
+        _ => None,
+    };
+    refused.map_or(Ok(reply), |code| Err(CallError::Refused(code)))
 }
 
 #[cfg(test)]

@@ -178,6 +178,7 @@ pub(crate) type Answer = Box<dyn FnOnce(Answered) + Send>;
 pub(crate) struct WatchId(pub(crate) u64);
 
 /// Where the event of a one-shot watch goes.
+#[derive(Clone)]
 pub(crate) struct Watch {
     pub(crate) id: WatchId,
     pub(crate) to: Slot<Fired>,

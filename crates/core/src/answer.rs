@@ -26,6 +26,12 @@ pub enum Failure {
 }
 
 impl Failure {
+    /// Returns whether to send a request again that has failed so, in a moment, or through the next connection: unless
+    /// it `can_be_repeated`, only if nothing happened.
+    pub fn is_repeated(self, can_be_repeated: bool) -> bool {
+        self == Self::NotSent || (can_be_repeated && self == Self::Lost)
+    }
+
     /// Turns refusals that are about the connection, not the request, into [`Failure::Lost`].
     ///
     /// A server that has too many requests throws some away before it looks at them (`Request.isThrottled`).
@@ -47,4 +53,31 @@ pub struct TooLong {
     pub bytes: usize,
     /// The longest that is allowed.
     pub limit: usize,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_is_sent_again_where_that_can_do_no_harm_and_may_help() {
+        let long = TooLong {
+            reply: true,
+            bytes: 2,
+            limit: 1,
+        };
+        let (throttled, moved) = (ErrorCode::THROTTLED, ErrorCode::SESSION_MOVED);
+        for (failure, once, any) in [
+            (Failure::NotSent, true, true),
+            (Failure::Refused(throttled), true, true),
+            (Failure::Lost, false, true),
+            (Failure::Refused(moved), false, true),
+            (Failure::Refused(ErrorCode::NO_AUTH), false, false),
+            (Failure::TooLong(long), false, false),
+            (Failure::Closed, false, false),
+        ] {
+            let repeats = [false, true].map(|any| failure.sorted().is_repeated(any));
+            assert_eq!(repeats, [once, any], "{failure:?}");
+        }
+    }
 }
