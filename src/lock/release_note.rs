@@ -59,7 +59,7 @@ impl RawGuard {
             watch: None,
             answer: Box::new(move |answered: Answered| {
                 if let Ok(Reply::Data { data, stat }) = answered {
-                    let note = replaceable(&data, &stat, is_own);
+                    let note = Note::replaceable(&data, stat.version, is_own);
                     let _ = replaces.set(note.map(|_| stat.version));
                 }
             }),
@@ -80,7 +80,7 @@ impl RawGuard {
         self.stop_watching();
         self.give_up_claim();
         while let Some((data, stat)) = read(&mut caller, dir, &limit) {
-            let note = replaceable(&data, &stat, self.is_in_its_own_directory());
+            let note = Note::replaceable(&data, stat.version, self.is_in_its_own_directory());
             let Some(data) = note.and_then(|note| note.with(name)) else {
                 return;
             };
@@ -119,14 +119,6 @@ impl Session {
             notes.iter().any(told)
         })
     }
-}
-
-/// Returns the note that another one may replace. If somebody has deleted the data, it may have
-/// been a job's record: with a note in its place, a job would [take the path
-/// over](zklock_core::mending::is_free).
-fn replaceable(data: &[u8], stat: &Stat, is_own: bool) -> Option<Note> {
-    let was_written = is_own && data.is_empty() && 0 < stat.version;
-    Note::parse(data).filter(|_| !was_written)
 }
 
 /// Reads the note in this directory, which may be empty.

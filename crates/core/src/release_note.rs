@@ -35,6 +35,14 @@ impl Note {
         }
     }
 
+    /// Reads the note that another one may replace, in a directory's data of this version. If somebody has deleted the
+    /// data where it may be a job's, it may have been the job's record: with a note in its place, a job would [take
+    /// the path over](crate::mending::is_free).
+    pub fn replaceable(data: &[u8], version: i32, may_be_of_job: bool) -> Option<Self> {
+        let was_written = may_be_of_job && data.is_empty() && 0 < version;
+        Self::parse(data).filter(|_| !was_written)
+    }
+
     fn written(data: &[u8]) -> Option<Self> {
         let note: Value = serde_json::from_slice(data).ok()?;
         let note = note.as_object()?;

@@ -103,12 +103,9 @@ impl Orderly {
         let word = self.held.get_mut(&node)?;
         let note = match answered {
             Ok(Reply::Data { data, stat }) => {
-                let note = Note::parse(data);
-                // Deleted data may have been a job's record, which a note must not follow.
-                let was_written = data.is_empty() && 0 < stat.version;
-                let is_free = note.is_some() && !was_written;
+                let is_free = Note::replaceable(data, stat.version, true).is_some();
                 word.replaces = is_free.then_some(stat.version);
-                note
+                Note::parse(data)
             }
             Err(Failure::Lost | Failure::NotSent) => {
                 self.unread.push(node);

@@ -343,8 +343,8 @@ MUTANTS = [
         "note-over-anything",
         "a note replaces what another program keeps in the directory",
         "play/orderly.rs",
-        "                let is_free = note.is_some() && !was_written;",
-        "                let is_free = !was_written;",
+        "                let is_free = Note::replaceable(data, stat.version, true).is_some();",
+        "                let is_free = !data.is_empty() || stat.version == 0;",
     ),
     (
         "note-over-any-version",
