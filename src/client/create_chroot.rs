@@ -20,10 +20,9 @@ impl ClientBuilder {
         let client = builder.connect()?;
         let above = &client.locks.session;
         let (dirs, lasting) = ([chroot], Lasting::Always(&[]));
-        let mut caller = above.caller();
-        let made = above.make_directories(&mut caller, &dirs, lasting, limit)?;
+        let made = above.make_directories(&dirs, lasting, limit)?;
         // The end of that session is not waited for.
-        drop((caller, client));
+        drop(client);
         match made {
             // The client's own server may lag behind the one that has answered.
             Ok(()) => session.catch_up("/", limit),

@@ -32,7 +32,8 @@ impl Lock for RawGuard {
             }
             self.check()?;
             let stamp = self.session().status.stamp();
-            match caller.ask(request.clone(), &limit) {
+            let asked = caller.post([(request.clone(), None)]);
+            match caller.wait(asked, &limit) {
                 Ok(Ok(Reply::Multi(results))) => return self.committed(&results, &ops, stamp),
                 Ok(Err(Failure::NotSent)) => {
                     // The next round checks the limit.

@@ -206,7 +206,7 @@ impl Session {
                     // A job does not use a directory that the server may remove, while other locks
                     // can use a job's directory.
                     let lasting = Lasting::Always(Journal::EMPTY);
-                    let made = self.make_directories(caller, &dirs, lasting, limit)?;
+                    let made = self.make_directories(&dirs, lasting, limit)?;
                     made.map_err(|LimitReached| Self::unconfirmed())?;
                 }
                 Err(error) => return Err(error.into_error(path, Self::unconfirmed)),

@@ -129,11 +129,8 @@ impl MultiDriver<'_, '_> {
 
     fn make_parents(&mut self) -> Result<Event> {
         let paths: Vec<_> = self.parts.iter().map(|part| part.path.clone()).collect();
-        let (caller, limit) = (&mut self.caller, &self.limit);
-        let lasting = Lasting::WhileUsed;
-        let made = self
-            .session
-            .make_directories(caller, &paths, lasting, limit)?;
+        let (session, lasting) = (self.session, Lasting::WhileUsed);
+        let made = session.make_directories(&paths, lasting, &self.limit)?;
         Ok(made.map_or(Event::Cancel, |()| Event::ParentsMade))
     }
 

@@ -132,7 +132,7 @@ impl RawGuard {
         let before = queue.last.and_then(|last| last.lock().take());
         let reached = driver::acquire(session, queue, request, before, prepared)?;
         let Some(Reached {
-            lease,
+            mut lease,
             mine,
             waited,
             beside_semaphore,
@@ -148,10 +148,7 @@ impl RawGuard {
         }
         // The lock in front of a semaphore does not count as a grant.
         let counts = queue.dir == queue.path || queue.role == Role::Permit;
-        let lease = match counts {
-            true => lease,
-            false => lease.that_waits(),
-        };
+        lease.waits = !counts;
         let mut raw = Self::new(session, lease, FencingToken::new(mine.origin.czxid));
         if counts {
             raw.granted(request.limit.spent());

@@ -196,10 +196,9 @@ impl<'a, 'q> PermitDriver<'a, 'q> {
     }
 
     fn make(&self) -> Result<Event> {
-        let (mut caller, limit) = (self.session().caller(), &self.request.limit);
-        let (session, semaphore) = (self.session(), self.semaphore);
+        let (semaphore, limit) = (self.semaphore, &self.request.limit);
         let (dirs, lasting) = ([semaphore.permits_dir()], semaphore.lasting(&self.number));
-        let made = session.make_directories(&mut caller, &dirs, lasting, limit)?;
+        let made = self.session().make_directories(&dirs, lasting, limit)?;
         Ok(made.map_or(Event::Cancel, |()| Event::IsMade))
     }
 

@@ -155,8 +155,7 @@ impl<'a> NumberDriver<'a> {
 
     fn make(&mut self) -> Result<Event> {
         let (session, dirs) = (self.raw.session(), [self.claim.dir.clone()]);
-        let (caller, limit) = (&mut self.caller, &self.limit);
-        let made = session.make_directories(caller, &dirs, Lasting::WhileUsed, limit)?;
+        let made = session.make_directories(&dirs, Lasting::WhileUsed, &self.limit)?;
         Ok(made.map_or(Event::Cancel, |()| Event::Made))
     }
 

@@ -124,16 +124,6 @@ impl Caller {
         }
     }
 
-    /// Sends one request and waits for the answer.
-    pub(crate) fn ask(
-        &mut self,
-        request: Request,
-        limit: &Limit,
-    ) -> Result<Answered, LimitReached> {
-        let call_id = self.post([(request, None)]);
-        self.wait(call_id, limit)
-    }
-
     /// Repeats a request until it is answered; for requests that can be repeated.
     pub(crate) fn call(
         &mut self,

@@ -34,7 +34,7 @@ const NEVER: u64 = u64::MAX;
 pub(crate) struct Lease {
     life: Arc<Life>,
     /// Whether this lock is only the place from which its thread waits for another one.
-    waits: bool,
+    pub(crate) waits: bool,
     /// The thread that has the guard; `None` if the guard may change threads.
     thread: Mutex<Option<ThreadId>>,
     /// From this time on the guard must not be relied on, although the lock is held.
@@ -113,19 +113,6 @@ impl Lease {
             reported: Mutex::new(GuardState::Held),
             events: bounded(UNREAD_EVENTS),
         }
-    }
-
-    /// Makes this the lease of a lock that is only the place from which its thread waits for another one.
-    pub(crate) fn that_waits(self) -> Self {
-        Self {
-            waits: true,
-            ..self
-        }
-    }
-
-    /// Returns whether this lock is only the place from which its thread waits for another one.
-    pub(crate) fn waits(&self) -> bool {
-        self.waits
     }
 
     /// Notes whether the guard belongs to the calling thread; otherwise it may change threads.

@@ -133,7 +133,7 @@ impl Leases {
     /// Returns the number of guards.
     pub(crate) fn len(&self) -> usize {
         let open = self.open.lock();
-        open.iter().filter(|lease| !lease.waits()).count()
+        open.iter().filter(|lease| !lease.waits).count()
     }
 
     /// Notes that the lock is no longer watched.
@@ -177,9 +177,11 @@ impl Leases {
         let due = self.open.lock().take_due(look.now);
         let mut seen = Vec::with_capacity(due.len());
         for (id, lease) in due {
-            // A lost lock needs no proof.
-            if self.is_held_as_told(&lease) {
-                seen.push(self.trust(id, &lease, look.now));
+            lease.tell(&self.counters);
+            match lease.check() {
+                Ok(()) => seen.push(self.trust(id, &lease, look.now)),
+                // A lost lock needs no proof. It may have been lost right after the report.
+                Err(_) => lease.tell(&self.counters),
             }
         }
         let mut renewals = self.open.lock();
@@ -202,17 +204,6 @@ impl Leases {
             better_at: stamp.and_then(|stamp| self.status.better_at(stamp)),
             changes_at: lease.steady_for().map(|steady| now + steady),
         }
-    }
-
-    /// Reports a change of state to the guard; returns whether the lock is held. The lock may be
-    /// lost right after the report, which takes another one.
-    fn is_held_as_told(&self, lease: &Lease) -> bool {
-        lease.tell(&self.counters);
-        let held = lease.check().is_ok();
-        if !held {
-            lease.tell(&self.counters);
-        }
-        held
     }
 
     /// Handles all messages that have arrived, so that one look serves many of them.

@@ -54,11 +54,11 @@ impl Session {
     /// Creates the directories of several locks, and their ancestors.
     pub(crate) fn make_directories(
         &self,
-        caller: &mut Caller,
         dirs: &[String],
         lasting: Lasting<'_>,
         limit: &Limit,
     ) -> Result<Result<(), LimitReached>> {
+        let mut caller = self.caller();
         for dirs in dirs.chunks(DIRECTORIES_AT_A_TIME) {
             let mut posted = Vec::with_capacity(dirs.len());
             for dir in dirs {
