@@ -228,8 +228,8 @@ MUTANTS = [
         "late-grant-in-one-minimum",
         "whether to grant asks how long the guard is trusted, not how long the session lasts",
         "crates/core/src/validity.rs",
-        "        next + timeout / 8 <= self.session_lasts(timeout)\n",
-        "        next + timeout / 8 <= self.until(timeout)\n",
+        "        next + took.max(timeout / 8) <= self.session_lasts(timeout)\n",
+        "        next + took.max(timeout / 8) <= self.until(timeout)\n",
     ),
     (
         "late-pause-for-a-better-proof",
@@ -585,10 +585,10 @@ MUTANTS = [
         "grant-on-an-old-proof",
         "a lock is granted on a proof of any age",
         "crates/core/src/proof.rs",
-        "        if stamp.is_some_and(|stamp| lifetime.supports_a_grant(stamp, self.proofs, now)) {\n",
+        "        if stamp.is_some_and(|stamp| lifetime.supports_a_grant(stamp, asked, now)) {\n",
         "        if self.stamp.is_some() {\n",
         "        if {mutant} && self.stamp.is_some()"
-        " || stamp.is_some_and(|stamp| lifetime.supports_a_grant(stamp, self.proofs, now)) {{\n",
+        " || stamp.is_some_and(|stamp| lifetime.supports_a_grant(stamp, asked, now)) {{\n",
     ),
     # Jobs: the seeds that are 11 beyond a multiple of 16.
     (

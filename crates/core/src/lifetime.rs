@@ -243,16 +243,24 @@ impl Lifetime {
     pub fn provable_at(&self, now: Duration) -> Option<Duration> {
         let stamp = self.stamp(now);
         let better_at = self.better_at(stamp);
-        better_at.filter(|_| !stamp.outlasts(better_at, self.timeout, now))
+        let took = Duration::ZERO;
+        better_at.filter(|_| !stamp.outlasts(better_at, took, self.timeout, now))
     }
 
-    /// Returns whether a lock may be granted now on the strength of `stamp`, after this many proofs.
+    /// Returns whether a lock may be granted now on the strength of `stamp`, after this many proofs. The last of them,
+    /// or the create, `took` this long.
     ///
     /// The answers on an earlier connection say nothing about the server that committed the proof: the
     /// earlier server may have reported none of them.
-    pub fn supports_a_grant(&self, stamp: Stamp, proofs: u32, now: Duration) -> bool {
+    pub fn supports_a_grant(
+        &self,
+        stamp: Stamp,
+        (proofs, took): (u32, Duration),
+        now: Duration,
+    ) -> bool {
+        let better_at = self.better_at(stamp);
         self.is_of_this_connection(stamp)
-            && stamp.supports_a_grant(self.better_at(stamp), proofs, self.timeout, now)
+            && stamp.supports_a_grant(better_at, (proofs, took), self.timeout, now)
     }
 
     /// Returns whether this stamp is of a check that was sent on this connection.

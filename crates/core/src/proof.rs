@@ -139,10 +139,18 @@ impl GrantProof {
         }
     }
 
+    /// Returns what this proof will be if the quorum confirms the nodes with this stamp.
+    #[must_use]
+    pub fn with(self, stamp: Stamp) -> Self {
+        let stamp = Some(stamp);
+        Self { stamp, ..self }
+    }
+
     /// Returns the next step before a grant.
     pub fn next(&self, lifetime: &Lifetime, now: Duration) -> Next {
         let stamp = self.stands(lifetime);
-        if stamp.is_some_and(|stamp| lifetime.supports_a_grant(stamp, self.proofs, now)) {
+        let asked = (self.proofs, self.took);
+        if stamp.is_some_and(|stamp| lifetime.supports_a_grant(stamp, asked, now)) {
             return Next::Grant;
         }
         let provable_at = lifetime.provable_at(now).filter(|time| now < *time);
@@ -345,6 +353,20 @@ mod tests {
             proof.confirmed(stamp, true, now);
             let granted = proof.next(&lifetime, now) == Next::Grant;
             assert_eq!(granted, is_enough, "{took:?}");
+        }
+    }
+
+    #[test]
+    fn the_session_lasts_for_another_proof_that_takes_as_long_as_the_last() {
+        let (lifetime, now) = (Lifetime::new(T, START, START), START + T * 17 / 20);
+        for (took, is_granted) in [(T / 100, true), (T / 8, true), (T * 2 / 13, false)] {
+            let stamp = lifetime.stamp(now - took);
+            let mut proven = GrantProof::default();
+            proven.confirmed(stamp, true, now);
+            for proof in [GrantProof::answered(stamp, now), proven] {
+                let granted = proof.next(&lifetime, now) == Next::Grant;
+                assert_eq!(granted, is_granted, "{proof:?}");
+            }
         }
     }
 

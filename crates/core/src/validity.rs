@@ -195,12 +195,12 @@ impl Stamp {
     /// The proofs that are still to come must be able to keep the guard valid. Each of them renews `sent`, so that
     /// need only be young: younger than a sixth of the session timeout, or than a quarter if the quorum was just asked,
     /// since its answer to the next proof, which takes as long, still comes in time. The first one after `better_at`
-    /// renews `touched`, and the session must last until that proof is answered. After several `proofs` that did not
-    /// allow this, it is enough that the guard is alive.
+    /// renews `touched`, and the session must last until that proof is answered, if it takes as long as the last one
+    /// `took`. After several `proofs` that did not allow this, it is enough that the guard is alive.
     pub fn supports_a_grant(
         self,
         better_at: Option<Duration>,
-        proofs: u32,
+        (proofs, took): (u32, Duration),
         timeout: Duration,
         now: Duration,
     ) -> bool {
@@ -211,18 +211,21 @@ impl Stamp {
         };
         let is_young = now < self.sent + young;
         let lives = now + timeout / 24 <= self.until(timeout);
-        (is_young && self.outlasts(better_at, timeout, now)) || (lives && ENOUGH_PROOFS <= proofs)
+        (is_young && self.outlasts(better_at, took, timeout, now))
+            || (lives && ENOUGH_PROOFS <= proofs)
     }
 
-    /// Returns whether the session lasts until a proof that rests on a newer message is answered.
+    /// Returns whether the session lasts until a proof that rests on a newer message is answered: for as long as the
+    /// last one `took`, and for an eighth of the session timeout at least.
     pub(super) fn outlasts(
         self,
         better_at: Option<Duration>,
+        took: Duration,
         timeout: Duration,
         now: Duration,
     ) -> bool {
         let next = better_at.map_or(now, |better_at| better_at.max(now));
-        next + timeout / 8 <= self.session_lasts(timeout)
+        next + took.max(timeout / 8) <= self.session_lasts(timeout)
     }
 }
 

@@ -14,6 +14,7 @@ use crate::name::may_be_hold;
 use crate::path::node_in;
 use crate::proof::{self, Next};
 use crate::queue::{Blocked, Place};
+use crate::validity::Stamp;
 use zklock_jute::{ErrorCode, Names, Reply, Request};
 
 /// How long a waiter relies on the watch on a directory. A server does not tell a client of changes that it may not
@@ -299,19 +300,34 @@ impl Acquisition {
         self.rests_until = Some(self.rests_until.map_or(at, |until| until.min(at)));
     }
 
-    /// Renews the proof that a grant may need soon. With a fresh proof, the release ahead is the grant.
+    /// Renews the proof that a grant may need soon. With a fresh proof, the release ahead is the grant. Where answers
+    /// take long, the next proof leaves before the last one is answered, as with those of a guard.
     pub(super) fn stays_proven(&mut self, wire: &mut dyn Wire) {
-        let asked = self.is_on_its_way(|step| matches!(step, Step::Proof(..)));
-        if !wire.is_connected() || asked {
+        if !wire.is_connected() {
             return;
         }
-        let due = wire.renews_at(&self.proof);
-        match wire.next_for_a_grant(&self.proof) {
-            Next::Pause(pause) => self.rest_at(wire.now() + pause),
-            Next::Ask { counts } => self.ask_quorum(counts, wire),
-            Next::Grant if wire.now() < due => self.rest_at(due),
-            Next::Grant => self.ask_quorum(false, wire),
-        }
+        let (asked, now) = (self.last_asked(), wire.now());
+        let due = wire.renews_at(&asked.map_or(self.proof, |stamp| self.proof.with(stamp)));
+        let counts = match wire.next_for_a_grant(&self.proof) {
+            _ if asked.is_some() && now < due => return self.rest_at(due),
+            _ if asked.is_some() => false,
+            Next::Pause(pause) => return self.rest_at(now + pause),
+            Next::Ask { counts } => counts,
+            Next::Grant if now < due => return self.rest_at(due),
+            Next::Grant => false,
+        };
+        let again = wire.renews_at(&self.proof.with(wire.stamp()));
+        self.rest_at(again);
+        self.ask_quorum(counts, wire);
+    }
+
+    /// Returns the stamp of the last proof that is on its way.
+    fn last_asked(&self) -> Option<Stamp> {
+        let asked = self.flight.iter().filter_map(|(_, step)| match step {
+            Step::Proof(stamp, _) => Some(*stamp),
+            _ => None,
+        });
+        asked.max_by_key(|stamp| stamp.sent)
     }
 
     fn ask_quorum(&mut self, counts: bool, wire: &mut dyn Wire) {

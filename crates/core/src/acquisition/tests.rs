@@ -336,6 +336,25 @@ fn the_next_one_in_line_is_proven_as_soon_as_a_proof_can_support_a_grant() {
     assert_eq!(wire.now, provable_at);
 }
 
+/// As a guard does.
+#[test]
+fn the_next_one_in_line_asks_again_where_its_proof_is_not_answered() {
+    let mut wire = Fake::new();
+    let began = wire.now;
+    let mut waiter = waiter(&mut wire, None);
+    for asked in 1..=3 {
+        let sent = sends(&mut waiter, &mut wire);
+        assert!(matches!(&sent[..], [Request::Multi(_)]), "{sent:?}");
+        assert_eq!(wire.now, began + T / 8 * asked);
+    }
+    // Once that is known to take long, it asks earlier.
+    let confirmed = Ok(Reply::Multi(vec![Ok(Reply::Checked)]));
+    let first = CallId(wire.sent.len() as u64 - 3);
+    waiter.answered(first, confirmed, &mut wire);
+    sends(&mut waiter, &mut wire);
+    assert_eq!(wire.now, began + T / 8 * 3 + T / 12);
+}
+
 #[test]
 fn an_overdue_holder_is_asked_again_if_an_answer_is_lost_and_evicted_as_it_was_seen() {
     let mut wire = Fake::new();

@@ -212,11 +212,11 @@ fn a_lock_is_not_granted_on_what_an_earlier_connection_was_answered() {
         lifetime.answered(seconds(at), seconds(at));
     }
     let stamp = lifetime.stamp(seconds(165));
-    assert!(lifetime.supports_a_grant(stamp, 0, seconds(166)));
+    assert!(lifetime.supports_a_grant(stamp, (0, Duration::ZERO), seconds(166)));
     lifetime.greets(seconds(165), None);
     lifetime.greeted(T, seconds(165), seconds(166));
     for proofs in [0, ENOUGH_PROOFS] {
-        assert!(!lifetime.supports_a_grant(stamp, proofs, seconds(166)));
+        assert!(!lifetime.supports_a_grant(stamp, (proofs, Duration::ZERO), seconds(166)));
     }
     assert_eq!(lifetime.stamp(seconds(166)).touched, Duration::ZERO);
 }
@@ -225,21 +225,21 @@ fn a_lock_is_not_granted_on_what_an_earlier_connection_was_answered() {
 fn a_lock_is_granted_when_its_guard_will_see_another_proof() {
     let mut lifetime = Lifetime::new(T, seconds(100), seconds(100));
     let early = lifetime.stamp(seconds(101));
-    assert!(lifetime.supports_a_grant(early, 0, seconds(102)));
+    assert!(lifetime.supports_a_grant(early, (0, Duration::ZERO), seconds(102)));
     assert!(
-        !lifetime.supports_a_grant(early, 0, seconds(111)),
+        !lifetime.supports_a_grant(early, (0, Duration::ZERO), seconds(111)),
         "an old proof"
     );
     // After a silence the session may be about to end.
     let late = lifetime.stamp(seconds(155));
-    assert!(!lifetime.supports_a_grant(late, 0, seconds(155)));
+    assert!(!lifetime.supports_a_grant(late, (0, Duration::ZERO), seconds(155)));
     // The session lives on, but a lock granted now would be lost before that can be known.
     lifetime.answered(seconds(155), seconds(156));
     let late = lifetime.stamp(seconds(157));
-    assert!(!lifetime.supports_a_grant(late, 0, seconds(158)));
+    assert!(!lifetime.supports_a_grant(late, (0, Duration::ZERO), seconds(158)));
     let better_at = lifetime.better_at(late).unwrap();
     let proven = lifetime.stamp(better_at);
-    assert!(lifetime.supports_a_grant(proven, 0, better_at + seconds(1)));
+    assert!(lifetime.supports_a_grant(proven, (0, Duration::ZERO), better_at + seconds(1)));
 }
 
 /// A client that has connected, pings, and proves its node when the one ahead goes.
@@ -266,7 +266,7 @@ fn a_fresh_proof_supports_a_grant_whatever_the_age_of_the_session_and_the_wait()
                 let (mut lifetime, now) = (lifetime.clone(), granted + trip + later);
                 lifetime.answered(granted + later, now);
                 assert!(
-                    lifetime.supports_a_grant(stamp, 0, now),
+                    lifetime.supports_a_grant(stamp, (0, Duration::ZERO), now),
                     "connected for {age:?}, waited for {waited:?}, proven {later:?} ago"
                 );
             }
@@ -289,7 +289,7 @@ fn on_a_slow_link_a_lock_is_granted_while_it_lives_at_all() {
         (128, 3, true),
         (129, 3, false),
     ] {
-        let supported = lifetime.supports_a_grant(stamp, proofs, seconds(now));
+        let supported = lifetime.supports_a_grant(stamp, (proofs, Duration::ZERO), seconds(now));
         assert_eq!(supported, granted, "{now} s, {proofs} proofs");
     }
 }

@@ -159,6 +159,20 @@ MUTANTS = [
         "        if self.is_next() && self.path.is_empty() && wire.transacts() {",
     ),
     (
+        "outlasts-an-eighth",
+        "a session need not last for another proof that takes as long as the last",
+        "core/validity.rs",
+        "        next + took.max(timeout / 8) <= self",
+        "        let _ = took;\n        next + timeout / 8 <= self",
+    ),
+    (
+        "outlasts-two-proofs",
+        "a session must last for an eighth of its timeout longer than another proof takes",
+        "core/validity.rs",
+        "        next + took.max(timeout / 8) <= self",
+        "        next + took + timeout / 8 <= self",
+    ),
+    (
         "held-back-for-longer",
         "after a reconnect a lock waits one and a half times as long for the leader to have heard of it",
         "core/proof.rs",

@@ -820,7 +820,7 @@ impl History {
         };
         let is_granted = match self.broken {
             Broken::StampOfAnother => true,
-            _ => lifetime.supports_a_grant(proof, proofs, self.now),
+            _ => lifetime.supports_a_grant(proof, (proofs, Duration::ZERO), self.now),
         };
         if is_granted {
             self.at_grant = lifetime.timeout();
