@@ -250,7 +250,8 @@ impl Core {
             self.link.hangs_up = true;
             return;
         };
-        self.link.answered(open.as_asked());
+        let reason = answer.result.as_ref().err().copied();
+        self.link.answered(open.as_asked().refused_for(reason));
         self.link.last_zxid = self.link.last_zxid.max(answer.zxid);
         let answered = match answer.result {
             Ok(Reply::Multi(results)) if failure(&results).is_some_and(ErrorCode::is_passing) => {

@@ -289,7 +289,8 @@ impl Connection {
             return Err(end);
         }
         self.shared.status.answered(pending.queued, self.heard);
-        self.promptness.answered(pending.as_open(), self.heard);
+        let answered = pending.as_open().refused_for(Some(header.code));
+        self.promptness.answered(answered, self.heard);
         self.answered = true;
         if pending.again {
             self.shared.push_again(state, pending);

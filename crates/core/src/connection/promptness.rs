@@ -19,6 +19,8 @@
 
 use core::time::Duration;
 
+use zklock_jute::ErrorCode;
+
 /// The least time that a request may take, however short the session timeout.
 const LEAST: Duration = Duration::from_millis(500);
 
@@ -57,6 +59,14 @@ impl OpenRequest {
             commits: false,
         });
         request.into_iter().chain(ping).min_by_key(|it| it.since)
+    }
+
+    /// Returns what was answered if the server refused the request for this reason: one that it throws away, because it
+    /// has too many, waits for no disk.
+    #[must_use]
+    pub fn refused_for(self, reason: Option<ErrorCode>) -> Self {
+        let commits = self.commits && reason != Some(ErrorCode::THROTTLED);
+        Self { commits, ..self }
     }
 }
 
@@ -187,6 +197,21 @@ mod tests {
                 let left = server.leaves_at(Some(request));
                 assert_eq!(left, Some(at(now) + patience), "{request:?}");
             }
+        }
+    }
+
+    #[test]
+    fn a_request_that_is_thrown_away_does_not_tell_how_long_a_commit_takes() {
+        for (reason, patience) in [
+            (None, T / 6),
+            (Some(ErrorCode::NO_NODE), T / 6),
+            (Some(ErrorCode::THROTTLED), at(7_600)),
+        ] {
+            let mut server = Promptness::new(T);
+            server.answered(commit(0), at(1_900));
+            server.answered(commit(1_900).refused_for(reason), at(1_901));
+            let left = server.leaves_at(Some(commit(1_901)));
+            assert_eq!(left, Some(at(1_901) + patience), "{reason:?}");
         }
     }
 
