@@ -415,7 +415,7 @@ impl World {
                     one.proofs.answered(sent, self.now);
                     one.answered = sent;
                 }
-                self.turn(client, |core, now| core.answer(now, answer));
+                self.turn(client, |core, now| core.answer(now, *answer));
             }
             Told::Pong => {
                 self.clients[client].proofs.pong(self.now);

@@ -22,6 +22,7 @@
 //! repeats one and tells its story. `mutants.py` breaks the core by hand; `docs/simulation.md` has the table of
 //! its results.
 
+mod agenda;
 mod client;
 mod holds;
 mod judge;

@@ -9,8 +9,8 @@ use crate::servers::{Role, SERVERS, Time};
 use crate::world::{Happening, PATHS, World};
 
 impl World {
-    pub(crate) fn trouble(&mut self, trouble: Trouble) {
-        let Trouble { what, time, .. } = trouble;
+    pub(crate) fn trouble(&mut self, trouble: usize) {
+        let Trouble { what, time, .. } = self.plan.troubles[trouble];
         let until = self.now + time;
         self.tell_story(|| format!("TROUBLE: {what:?} for {time:?}"));
         if let What::Freeze { server } | What::Cut { server } = what {

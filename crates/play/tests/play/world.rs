@@ -1,7 +1,6 @@
 //! A run: the servers, the clients, the network between them, and the time.
 
-use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -9,9 +8,10 @@ use fastrand::Rng;
 use zklock_jute::Request;
 use zklock_play::Ticket;
 
+use crate::agenda::Agenda;
 use crate::client::{self, Client};
 use crate::holds::is_hold;
-use crate::plan::{Plan, Trouble, What};
+use crate::plan::{Plan, What};
 use crate::servers::tree::{Change, ConnNo};
 use crate::servers::{Conn, Message, SERVERS, Said, Server, Time, Told, pop_if};
 use crate::writes::{WRITTEN, Writes};
@@ -28,7 +28,7 @@ pub(crate) enum Happening {
     // At a client.
     Told {
         conn: ConnNo,
-        told: Box<Told>,
+        told: Told,
     },
     Act {
         client: usize,
@@ -92,7 +92,8 @@ pub(crate) enum Happening {
         length: usize,
     },
     // Anywhere.
-    Trouble(Trouble),
+    /// One of the plan's troubles begins.
+    Trouble(usize),
     Over(What),
     Calm,
     /// Another program makes a pause, or ends it.
@@ -194,11 +195,8 @@ pub(crate) struct World {
     pub(crate) plan: Plan,
     pub(crate) chance: Rng,
     pub(crate) now: Time,
-    /// When each thing happens, in which order it was planned, and its place in `happenings`.
-    agenda: BinaryHeap<Reverse<(u64, u64, usize)>>,
+    agenda: Agenda,
     planned: u64,
-    happenings: Vec<Option<Happening>>,
-    free: Vec<usize>,
     pub(crate) servers: [Server; SERVERS],
     pub(crate) conns: Vec<Conn>,
     pub(crate) clients: Vec<Client>,
@@ -234,10 +232,8 @@ impl World {
             plan,
             chance,
             now: BEGINNING,
-            agenda: BinaryHeap::new(),
+            agenda: Agenda::default(),
             planned: 0,
-            happenings: Vec::new(),
-            free: Vec::new(),
             servers: Default::default(),
             conns: Vec::new(),
             ops: Vec::new(),
@@ -269,11 +265,13 @@ impl World {
                 self.next_want(client, thread);
             }
         }
-        for trouble in self.plan.troubles.clone() {
-            self.plan(BEGINNING + trouble.at, Happening::Trouble(trouble));
+        for trouble in 0..self.plan.troubles.len() {
+            let at = BEGINNING + self.plan.troubles[trouble].at;
+            self.plan(at, Happening::Trouble(trouble));
         }
-        for (at, pause) in self.plan.pauses.clone().into_iter().enumerate() {
-            self.plan(BEGINNING + pause.at, Happening::Pause(at));
+        for pause in 0..self.plan.pauses.len() {
+            let at = BEGINNING + self.plan.pauses[pause].at;
+            self.plan(at, Happening::Pause(pause));
         }
         let last = self.plan.troubles.iter().map(|it| it.at + it.time).max();
         let calm = last.map_or(Duration::ZERO, |last| last + self.plan.timeout);
@@ -285,16 +283,8 @@ impl World {
         self.put((at, self.planned), happening);
     }
 
-    /// Plans a happening. Of two at the same time, the one that was planned first comes first.
     fn put(&mut self, (at, number): (Time, u64), happening: Happening) {
-        let at = at.max(self.now);
-        let place = self.free.pop().unwrap_or(self.happenings.len());
-        if place == self.happenings.len() {
-            self.happenings.push(None);
-        }
-        self.happenings[place] = Some(happening);
-        self.agenda
-            .push(Reverse((at.as_nanos() as u64, number, place)));
+        self.agenda.put(at.max(self.now), number, happening);
     }
 
     /// Plays until all threads have done what they wanted and no node is left, or something is
@@ -303,14 +293,10 @@ impl World {
         let patience = self.plan.timeout * 40 + self.longest();
         let mut over = None;
         while self.failure.is_none() {
-            let Some(Reverse((at, number, place))) = self.agenda.pop() else {
+            let Some((at, number, happening)) = self.agenda.next() else {
                 break;
             };
-            self.now = Duration::from_nanos(at);
-            self.free.push(place);
-            let Some(happening) = self.happenings[place].take() else {
-                continue;
-            };
+            self.now = at;
             self.seen.steps += 1;
             self.happens(number, happening);
             if over.is_none() && self.is_calm && self.is_done() {
@@ -361,7 +347,7 @@ impl World {
             return self.put((until + late, number), happening);
         }
         match happening {
-            Happening::Told { conn, told } => self.at_client(conn, *told),
+            Happening::Told { conn, told } => self.at_client(conn, told),
             Happening::Act { client, thread } => self.act(client, thread),
             Happening::Cancel { client, ticket } => self.cancel(client, ticket),
             Happening::ClientTick { client } => self.client_tick(client),
@@ -501,7 +487,6 @@ impl World {
         if self.conns[conn].open {
             let client = self.conns[conn].client;
             let at = self.arrival(client, true);
-            let told = Box::new(told);
             self.plan(at, Happening::Told { conn, told });
         }
     }

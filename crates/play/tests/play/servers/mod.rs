@@ -44,9 +44,9 @@ pub(crate) enum Said {
 pub(crate) enum Told {
     /// The session, or that it has expired.
     Greeting(Option<i64>),
-    Answer(Answer),
+    Answer(Box<Answer>),
     Pong,
-    Event(Event),
+    Event(Box<Event>),
     Closed,
 }
 

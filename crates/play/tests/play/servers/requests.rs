@@ -171,7 +171,7 @@ impl World {
 
     fn answer(&mut self, conn: ConnNo, result: Result<Reply, ErrorCode>) {
         let zxid = self.servers[self.conns[conn].server].zxid;
-        self.tell(conn, Told::Answer(Answer { zxid, result }));
+        self.tell(conn, Told::Answer(Box::new(Answer { zxid, result })));
     }
 
     /// Lets a server take a step after its lag.
@@ -235,7 +235,7 @@ impl World {
     fn fire(&mut self, server: usize, changes: &[Change]) {
         for change in changes {
             for (conn, event) in self.servers[server].tree.fire(change) {
-                self.tell(conn, Told::Event(event));
+                self.tell(conn, Told::Event(Box::new(event)));
             }
         }
     }
