@@ -2,6 +2,7 @@
 //! exists or in the transaction that deletes it. Its thread is told what the servers did.
 
 use std::collections::BTreeMap;
+use std::rc::Rc;
 
 use zklock_jute::{ErrorCode, Request};
 use zklock_play::{Ask, GuardId, Outcome};
@@ -37,9 +38,9 @@ struct Asked {
 impl World {
     /// Creates the node that all writes change.
     pub(crate) fn begin_writes(&mut self) {
+        let nodes = Rc::new(BTreeMap::from([(WRITTEN.into(), Node::default())]));
         for server in &mut self.servers {
-            let nodes = &mut server.tree.nodes;
-            nodes.insert(WRITTEN.into(), Node::default());
+            server.tree.nodes = nodes.clone();
         }
     }
 

@@ -126,7 +126,7 @@ impl World {
         });
         let (acked, life, now) = (node.log.len(), node.life, self.now);
         if let Some(leading) = self.servers[leader].leading() {
-            leading.members.insert(server, Member { acked, heard: now });
+            leading.members[server] = Some(Member { acked, heard: now });
         }
         self.send(leader, server, Message::UpToDate);
         // Its log may complete a quorum for changes that were not committed before.
@@ -166,8 +166,7 @@ impl World {
                 self.send(server, leader, Message::Reset);
             }
             Role::Leading(leading) => {
-                let members: Vec<_> = leading.members.keys().copied().collect();
-                for member in members {
+                for member in leading.followers() {
                     self.send(server, member, Message::Reset);
                 }
             }

@@ -1,6 +1,7 @@
 //! The work of a leader, which orders changes, commits those that a quorum has logged, and ends
 //! sessions.
 
+use std::cell::OnceCell;
 use std::rc::Rc;
 
 use super::{
@@ -12,7 +13,7 @@ impl World {
     /// Handles a message of another server.
     pub(crate) fn at_peer(&mut self, from: usize, to: usize, message: Message) {
         match &self.servers[to].role {
-            Role::Leading(leading) if leading.members.contains_key(&from) => {
+            Role::Leading(leading) if leading.members[from].is_some() => {
                 self.at_leader(to, from, message);
             }
             Role::Following { leader, .. } if *leader == from => self.at_follower(to, message),
@@ -26,13 +27,13 @@ impl World {
         let Some(leading) = self.servers[leader].leading() else {
             return;
         };
-        if let Some(member) = leading.members.get_mut(&from) {
+        if let Some(member) = &mut leading.members[from] {
             member.heard = now;
         }
         match message {
             Message::Ask(ask) => self.propose(leader, from, ask),
             Message::Ack(length) => {
-                if let Some(member) = leading.members.get_mut(&from) {
+                if let Some(member) = &mut leading.members[from] {
                     member.acked = member.acked.max(length);
                 }
                 self.commit(leader);
@@ -55,7 +56,7 @@ impl World {
                 self.answer_syncs(leader);
             }
             Message::Reset => {
-                leading.members.remove(&from);
+                leading.members[from] = None;
             }
             _ => {}
         }
@@ -191,14 +192,15 @@ impl World {
         }
         leading.zxid += 1;
         let zxid = leading.zxid;
-        let members: Vec<_> = leading.members.keys().copied().collect();
+        let followers = leading.followers();
         let transaction = Rc::new(Transaction {
             zxid,
             time: self.now,
             ask,
+            done: OnceCell::new(),
         });
         self.servers[leader].log.push(transaction.clone());
-        for member in members {
+        for member in followers {
             self.send(leader, member, Message::Propose(transaction.clone()));
         }
         self.commit(leader);
@@ -212,14 +214,15 @@ impl World {
             let Some(leading) = node.leading() else {
                 return;
             };
-            let acked = leading.members.values().filter(|it| committed < it.acked);
+            let members = leading.members.iter().flatten();
+            let acked = members.filter(|it| committed < it.acked);
             if own <= committed || 1 + acked.count() < QUORUM {
                 return;
             }
-            let members: Vec<_> = leading.members.keys().copied().collect();
+            let followers = leading.followers();
             node.committed += 1;
             let length = node.committed;
-            for member in members {
+            for member in followers {
                 self.send(leader, member, Message::Commit(length));
             }
             self.answer_syncs(leader);
@@ -247,22 +250,24 @@ impl World {
         leading.rounds += 1;
         if leading.rounds % 2 == 0 {
             let is_silent = |member: &Member| member.heard + patience < now;
-            let silent = leading.members.iter().filter(|(_, it)| is_silent(it));
-            let silent: Vec<_> = silent.map(|(at, _)| *at).collect();
-            for member in &silent {
-                leading.members.remove(member);
+            let mut silent = leading.members;
+            for (member, silent) in leading.members.iter_mut().zip(&mut silent) {
+                match member.as_ref().is_some_and(is_silent) {
+                    true => *member = None,
+                    false => *silent = None,
+                }
             }
-            let count = 1 + leading.members.len();
-            for member in silent {
+            let count = 1 + leading.followers().count();
+            for member in (0..SERVERS).filter(|at| silent[*at].is_some()) {
                 self.send(leader, member, Message::Reset);
             }
             if count < QUORUM {
                 return self.resign(leader);
             }
         }
-        let members = self.servers[leader].leading().map(|it| it.members.clone());
-        for member in members.into_iter().flatten() {
-            self.send(leader, member.0, Message::Ping);
+        let followers = self.servers[leader].leading().map(|it| it.followers());
+        for member in followers.into_iter().flatten() {
+            self.send(leader, member, Message::Ping);
         }
         let server = leader;
         self.plan(now + self.plan.tick / 2, Happening::Round { server, life });

@@ -16,6 +16,7 @@ pub(crate) mod leader;
 pub(crate) mod requests;
 pub(crate) mod tree;
 
+use std::cell::OnceCell;
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 use std::time::Duration;
@@ -23,7 +24,7 @@ use std::time::Duration;
 use zklock_jute::{Event, Request};
 use zklock_play::Answer;
 
-use self::tree::{ConnNo, Tree};
+use self::tree::{ConnNo, Done, Tree};
 
 pub(crate) const SERVERS: usize = 3;
 pub(crate) const QUORUM: usize = 2;
@@ -99,6 +100,8 @@ pub(crate) struct Transaction {
     /// When the leader received it.
     pub(crate) time: Time,
     pub(crate) ask: Ask,
+    /// What it does, once a server has applied it.
+    pub(crate) done: OnceCell<Done>,
 }
 
 #[derive(Debug, Default)]
@@ -116,7 +119,7 @@ pub(crate) enum Role {
 #[derive(Debug, Default)]
 pub(crate) struct Leading {
     pub(crate) zxid: i64,
-    pub(crate) members: BTreeMap<usize, Member>,
+    pub(crate) members: [Option<Member>; SERVERS],
     pub(crate) sessions: BTreeMap<i64, Tracked>,
     pub(crate) syncs: VecDeque<(usize, usize, ConnNo)>,
     pub(crate) phase: Time,
@@ -191,6 +194,14 @@ pub(crate) enum Work {
     Ordered,
     Sync(Rc<Request>),
     Throttled,
+}
+
+impl Leading {
+    /// Returns the servers that follow now.
+    pub(crate) fn followers(&self) -> impl Iterator<Item = usize> + use<> {
+        let members = self.members;
+        (0..SERVERS).filter(move |server| members[*server].is_some())
+    }
 }
 
 impl Server {

@@ -7,7 +7,6 @@ use zklock_play::Answer;
 
 use super::tree::{Change, ConnNo};
 use super::{Ask, Deed, Message, Role, Said, Step, Told, Work, pop_if};
-use crate::holds::servers_millis;
 use crate::world::{Happening, World};
 
 impl World {
@@ -206,28 +205,27 @@ impl World {
         };
         node.applied += 1;
         node.zxid = done.zxid;
-        node.tree.clock = servers_millis(done.time);
         let (session, zxid) = (done.ask.session, done.zxid);
-        let (result, changes) = match &done.ask.deed {
+        match &done.ask.deed {
             Deed::Begin { timeout } => {
                 node.sessions.insert(session, *timeout);
-                (Ok(Reply::Nothing), Vec::new())
             }
-            Deed::Write(request) => node.tree.write(request, (session, zxid)),
-            Deed::Moved => (Err(ErrorCode::SESSION_MOVED), Vec::new()),
             Deed::End => {
                 node.sessions.remove(&session);
-                (Ok(Reply::Nothing), node.tree.end_session(session))
             }
-        };
-        self.record(server, zxid, session, &changes);
-        self.fire(server, &changes);
+            Deed::Write(_) | Deed::Moved => {}
+        }
+        let (result, changes) = node.tree.apply(&done);
+        self.record(server, zxid, session, changes);
+        self.fire(server, changes);
         match (&done.ask.deed, done.ask.origin) {
             (Deed::End, _) => self.session_ended(server, session),
             (Deed::Begin { .. }, Some(conn)) if self.conns[conn].server == server => {
                 self.finish_handshake(conn, true);
             }
-            (_, Some(conn)) if self.conns[conn].server == server => self.complete(conn, result),
+            (_, Some(conn)) if self.conns[conn].server == server => {
+                self.complete(conn, result.take().unwrap_or(Ok(Reply::Nothing)));
+            }
             _ => {}
         }
     }

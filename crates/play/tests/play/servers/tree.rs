@@ -1,9 +1,12 @@
 //! The nodes that one server has, and the watches on them.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::rc::Rc;
 
+use super::{Deed, Transaction};
+use crate::holds::servers_millis;
 use zklock_core::Names;
 use zklock_jute::{CreateMode, ErrorCode, Event, EventKind, Reply, Request, Stat};
 
@@ -23,12 +26,13 @@ pub(crate) struct Node {
     children: i32,
 }
 
+/// The nodes that a server has at some time, by their paths.
+pub(crate) type Nodes = BTreeMap<Rc<str>, Node>;
+
 /// See the module's documentation.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub(crate) struct Tree {
-    pub(crate) nodes: BTreeMap<Rc<str>, Node>,
-    /// The time of the present transaction.
-    pub(crate) clock: i64,
+    pub(crate) nodes: Rc<Nodes>,
     watches: Vec<(Rc<str>, ConnNo, Watch)>,
 }
 
@@ -51,37 +55,82 @@ pub(crate) type Fired = (ConnNo, Event);
 
 type Written = Result<Reply, ErrorCode>;
 
+/// What a transaction does.
+#[derive(Debug)]
+pub(crate) struct Done {
+    /// The nodes before and after it.
+    nodes: [Rc<Nodes>; 2],
+    changes: Vec<Change>,
+    /// For the server that has to answer.
+    result: RefCell<Option<Written>>,
+}
+
 impl Tree {
-    /// Carries out a write of a session.
-    pub(crate) fn write(
+    /// Applies a transaction. All servers apply the same ones, so the first one finds out for all what each does.
+    pub(crate) fn apply<'a>(
         &mut self,
-        request: &Request,
-        (session, zxid): (i64, i64),
-    ) -> (Written, Vec<Change>) {
-        if let Request::Multi(ops) = request {
-            return self.multi(ops, session, zxid);
+        transaction: &'a Transaction,
+    ) -> (&'a RefCell<Option<Written>>, &'a [Change]) {
+        let done = transaction.done.get_or_init(|| self.carry_out(transaction));
+        let [before, after] = &done.nodes;
+        assert!(Rc::ptr_eq(&self.nodes, before), "the servers' nodes differ");
+        self.nodes = after.clone();
+        (&done.result, &done.changes)
+    }
+
+    fn carry_out(&self, transaction: &Transaction) -> Done {
+        let session = transaction.ask.session;
+        let mut writes = Writes {
+            nodes: self.nodes.clone(),
+            session,
+            zxid: transaction.zxid,
+            clock: servers_millis(transaction.time),
+        };
+        let (result, changes) = match &transaction.ask.deed {
+            Deed::Begin { .. } => (Ok(Reply::Nothing), Vec::new()),
+            Deed::Write(request) => writes.write(request),
+            Deed::Moved => (Err(ErrorCode::SESSION_MOVED), Vec::new()),
+            Deed::End => (Ok(Reply::Nothing), writes.end_session()),
+        };
+        Done {
+            nodes: [self.nodes.clone(), writes.nodes],
+            changes,
+            result: RefCell::new(Some(result)),
         }
-        match self.op(request, session, zxid) {
+    }
+}
+
+/// The writes of a transaction.
+struct Writes {
+    nodes: Rc<Nodes>,
+    session: i64,
+    zxid: i64,
+    /// The time of the transaction.
+    clock: i64,
+}
+
+impl Writes {
+    fn write(&mut self, request: &Request) -> (Written, Vec<Change>) {
+        if let Request::Multi(ops) = request {
+            return self.multi(ops);
+        }
+        match self.op(request) {
             Ok((reply, change)) => (Ok(reply), change.into_iter().collect()),
             Err(code) => (Err(code), Vec::new()),
         }
     }
 
-    fn multi(&mut self, ops: &[Request], session: i64, zxid: i64) -> (Written, Vec<Change>) {
-        // Most transactions only check.
-        let changes_nothing = ops.iter().all(|op| matches!(op, Request::Check { .. }));
-        let before = (!changes_nothing).then(|| self.nodes.clone());
-        let (mut replies, mut changes) = (Vec::new(), Vec::new());
+    fn multi(&mut self, ops: &[Request]) -> (Written, Vec<Change>) {
+        let before = self.nodes.clone();
+        let (mut replies, mut changes) = (Vec::with_capacity(ops.len()), Vec::new());
         for (at, op) in ops.iter().enumerate() {
-            match self.op(op, session, zxid) {
+            match self.op(op) {
                 Ok((reply, change)) => {
                     replies.push(Ok(reply));
                     changes.extend(change);
                 }
                 Err(code) => {
-                    if let Some(before) = before {
-                        self.nodes = before;
-                    }
+                    self.nodes = before;
                     let failed = (0..ops.len()).map(|place| match place.cmp(&at) {
                         std::cmp::Ordering::Less => Err(ErrorCode::OK),
                         std::cmp::Ordering::Equal => Err(code),
@@ -94,12 +143,7 @@ impl Tree {
         (Ok(Reply::Multi(replies)), changes)
     }
 
-    fn op(
-        &mut self,
-        op: &Request,
-        session: i64,
-        zxid: i64,
-    ) -> Result<(Reply, Option<Change>), ErrorCode> {
+    fn op(&mut self, op: &Request) -> Result<(Reply, Option<Change>), ErrorCode> {
         match op {
             Request::Check { path, .. } => match self.nodes.contains_key(path.as_str()) {
                 true => Ok((Reply::Checked, None)),
@@ -112,8 +156,8 @@ impl Tree {
                 data,
                 ..
             } => {
-                let node = self.create(path, *mode, data, session, zxid)?;
-                let stat = stat.then(|| self.stat(&node));
+                let node = self.create(path, *mode, data)?;
+                let stat = stat.then(|| stat_of(self.nodes.get(&node)));
                 let path = node.to_string();
                 Ok((Reply::Created { path, stat }, Some(Change::Created(node))))
             }
@@ -133,37 +177,28 @@ impl Tree {
                 data,
                 version,
             } => {
-                let (key, _) = self
-                    .nodes
-                    .get_key_value(path.as_str())
-                    .ok_or(ErrorCode::NO_NODE)?;
-                let key = key.clone();
-                let node = self.nodes.get_mut(&key).ok_or(ErrorCode::NO_NODE)?;
+                let known = self.nodes.get_key_value(path.as_str());
+                let (key, node) = known.ok_or(ErrorCode::NO_NODE)?;
                 if *version != -1 && *version != node.version {
                     return Err(ErrorCode::BAD_VERSION);
                 }
+                let (key, clock) = (key.clone(), self.clock);
+                let nodes = Rc::make_mut(&mut self.nodes);
+                let node = nodes.get_mut(&key).ok_or(ErrorCode::NO_NODE)?;
                 node.version += 1;
-                node.mtime = self.clock;
+                node.mtime = clock;
                 node.data = data.to_vec().into();
-                Ok((Reply::Stat(self.stat(&key)), Some(Change::Set(key))))
+                Ok((Reply::Stat(stat_of(Some(node))), Some(Change::Set(key))))
             }
             _ => Err(ErrorCode::UNIMPLEMENTED),
         }
     }
 
-    fn create(
-        &mut self,
-        path: &str,
-        mode: CreateMode,
-        data: &[u8],
-        session: i64,
-        zxid: i64,
-    ) -> Result<Rc<str>, ErrorCode> {
+    fn create(&mut self, path: &str, mode: CreateMode, data: &[u8]) -> Result<Rc<str>, ErrorCode> {
         let (dir, _) = path.rsplit_once('/').unwrap_or(("", path));
         let mut number = 0;
         if !dir.is_empty() {
-            let parent = self.nodes.get_mut(dir).ok_or(ErrorCode::NO_NODE)?;
-            number = parent.created;
+            number = self.nodes.get(dir).ok_or(ErrorCode::NO_NODE)?.created;
         }
         let node: Rc<str> = match mode {
             CreateMode::EphemeralSequential | CreateMode::PersistentSequential => {
@@ -174,74 +209,80 @@ impl Tree {
         if self.nodes.contains_key(&node) {
             return Err(ErrorCode::NODE_EXISTS);
         }
-        if let Some(parent) = self.nodes.get_mut(dir) {
+        let nodes = Rc::make_mut(&mut self.nodes);
+        if let Some(parent) = nodes.get_mut(dir) {
             parent.created += 1;
             parent.children += 1;
         }
         let owner = match mode {
-            CreateMode::Ephemeral | CreateMode::EphemeralSequential => session,
+            CreateMode::Ephemeral | CreateMode::EphemeralSequential => self.session,
             _ => 0,
         };
         let made = Node {
             owner,
-            czxid: zxid,
+            czxid: self.zxid,
             ctime: self.clock,
             mtime: self.clock,
             data: data.into(),
             ..Node::default()
         };
-        self.nodes.insert(node.clone(), made);
+        nodes.insert(node.clone(), made);
         Ok(node)
     }
 
     fn remove(&mut self, path: &str) -> Option<Rc<str>> {
-        let (key, _) = self.nodes.remove_entry(path)?;
+        let nodes = Rc::make_mut(&mut self.nodes);
+        let (key, _) = nodes.remove_entry(path)?;
         if let Some(parent) = path
             .rsplit_once('/')
-            .and_then(|(dir, _)| self.nodes.get_mut(dir))
+            .and_then(|(dir, _)| nodes.get_mut(dir))
         {
             parent.children -= 1;
         }
         Some(key)
     }
 
-    /// Deletes the nodes of a session.
-    pub(crate) fn end_session(&mut self, session: i64) -> Vec<Change> {
-        let of_it = self.nodes.iter().filter(|(_, node)| node.owner == session);
+    /// Deletes the nodes of the session.
+    fn end_session(&mut self) -> Vec<Change> {
+        let owner = self.session;
+        let of_it = self.nodes.iter().filter(|(_, node)| node.owner == owner);
         let of_it: Vec<_> = of_it.map(|(path, _)| path.clone()).collect();
         let gone = of_it.iter().filter_map(|path| self.remove(path));
         gone.map(Change::Deleted).collect()
     }
+}
 
-    fn stat(&self, path: &str) -> Stat {
-        let node = self.nodes.get(path).cloned().unwrap_or_default();
-        Stat {
-            czxid: node.czxid,
-            ctime: node.ctime,
-            mtime: node.mtime,
-            version: node.version,
-            ephemeral_owner: node.owner,
-            num_children: node.children,
-            ..Stat::default()
-        }
+fn stat_of(node: Option<&Node>) -> Stat {
+    let Some(node) = node else {
+        return Stat::default();
+    };
+    Stat {
+        czxid: node.czxid,
+        ctime: node.ctime,
+        mtime: node.mtime,
+        version: node.version,
+        ephemeral_owner: node.owner,
+        num_children: node.children,
+        ..Stat::default()
     }
+}
 
+// Reads and watches.
+impl Tree {
     /// Answers a read of a client, which may leave a watch.
     pub(crate) fn read(&mut self, request: &Request, by: ConnNo) -> Result<Reply, ErrorCode> {
         match request {
             Request::Exists { path, watch } => {
-                let there = self.nodes.contains_key(path.as_str());
                 self.watch(path, by, *watch, Watch::Node);
-                match there {
-                    true => Ok(Reply::Stat(self.stat(path))),
-                    false => Err(ErrorCode::NO_NODE),
-                }
+                let node = self.nodes.get(path.as_str());
+                let node = node.ok_or(ErrorCode::NO_NODE)?;
+                Ok(Reply::Stat(stat_of(Some(node))))
             }
             Request::GetData { path, watch } => {
-                let data = self.nodes.get(path.as_str()).ok_or(ErrorCode::NO_NODE)?;
-                let data = data.data.to_vec().into();
+                let node = self.nodes.get(path.as_str());
+                let node = node.ok_or(ErrorCode::NO_NODE)?;
+                let (data, stat) = (node.data.to_vec().into(), stat_of(Some(node)));
                 self.watch(path, by, *watch, Watch::Node);
-                let stat = self.stat(path);
                 Ok(Reply::Data { data, stat })
             }
             Request::GetChildren { path, watch, .. } => {
