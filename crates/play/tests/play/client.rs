@@ -3,7 +3,6 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
-use std::sync::Arc;
 use std::time::Duration;
 
 use zklock_core::attempt::Patience;
@@ -472,7 +471,7 @@ impl World {
         self.ops.push(Op::new((client, thread), want, self.now));
         self.tell_story(|| format!("c{client}.{thread} wants {} (op {op})", PATHS[want.path]));
         let ask = Ask::Lock {
-            path: Arc::from(PATHS[want.path]),
+            path: self.paths[want.path].clone(),
             patience: match want.tries {
                 true => Patience::Tries,
                 false => Patience::Waits,
@@ -635,6 +634,15 @@ impl World {
             Some(Waits::Lock(op)) => Some(*op),
             _ => None,
         }
+    }
+
+    /// Returns the ops of a client whose threads wait for a lock, in the order of their asks.
+    pub(crate) fn waiting(&self, client: usize) -> impl Iterator<Item = usize> {
+        let tickets = self.clients[client].tickets.values();
+        tickets.filter_map(|waits| match waits {
+            Waits::Lock(op) => Some(*op),
+            _ => None,
+        })
     }
 
     /// Closes a client, whose session then ends by itself.

@@ -92,7 +92,7 @@ impl World {
 
     /// Releases another program's hold that has no end.
     pub(crate) fn release_pause(&mut self, pause: usize) {
-        let is_it = |life: &&Life| is_hold(&life.path) && pause_of(&life.path) == Some(pause);
+        let is_it = |life: &&Life| life.is_hold && pause_of(&life.path) == Some(pause);
         let hold = self.lives.iter().find(is_it);
         let (hold, gone) = match hold {
             Some(hold) => (Some(hold.path.to_string()), hold.to.is_some()),
@@ -161,14 +161,13 @@ impl World {
     /// Returns how many holds stood ahead of this op's node.
     pub(crate) fn holds_ahead_of(&self, op: &Op) -> u32 {
         let node = op.node.as_deref();
-        let ahead = self.lives.iter().filter(|life| {
+        let holds = self.lives.iter();
+        let holds = holds.filter(|life| life.is_hold && life.owner == 0);
+        let ahead = holds.filter(|life| {
             let ended = op.released.unwrap_or(self.now);
             let met = life.from <= ended && life.to.is_none_or(|to| op.asked <= to);
             let before = node.is_none_or(|node| life.is_ahead_of(PATHS[op.want.path], node));
-            met && life.owner == 0
-                && is_hold(&life.path)
-                && before
-                && life.is_in(PATHS[op.want.path])
+            met && before && life.is_in(PATHS[op.want.path])
         });
         ahead.count() as u32
     }

@@ -7,7 +7,6 @@ use zklock_jute::{Event, EventKind};
 use zklock_play::{Loss, Outcome};
 
 use crate::client::Op;
-use crate::holds::is_hold;
 use crate::servers::Time;
 use crate::world::{BEGINNING, Life, PATHS, World};
 
@@ -34,10 +33,9 @@ impl Op {
 
 impl Life {
     pub(crate) fn is_in(&self, dir: &str) -> bool {
-        let contends = self.owner != 0 || is_hold(&self.path);
         // Nothing is below a contender.
-        let name = self.path.strip_prefix(dir);
-        name.is_some_and(|name| name.starts_with('/')) && contends
+        let name = || self.path.strip_prefix(dir);
+        self.contends && name().is_some_and(|name| name.starts_with('/'))
     }
 
     pub(crate) fn number(&self) -> &str {
@@ -45,7 +43,8 @@ impl Life {
     }
 
     pub(crate) fn is_ahead_of(&self, dir: &str, node: &str) -> bool {
-        self.is_in(dir) && *self.number() < node[node.len().saturating_sub(10)..]
+        let number = &node[node.len().saturating_sub(10)..];
+        self.contends && self.number() < number && self.is_in(dir)
     }
 }
 
@@ -55,14 +54,25 @@ impl World {
     pub(crate) fn judge_grant(&mut self, op: usize) {
         self.judge_trust(op);
         self.judge_limit(op);
-        let one = self.ops[op].clone();
+        if let Some(why) = self.is_granted_wrongly(op) {
+            return self.fail(why);
+        }
+        match self.plan.is_quiet() {
+            true => self.judge_time(op),
+            false => self.judge_time_after_troubles(op),
+        }
+    }
+
+    /// Returns a complaint if this op must not have its lock now.
+    fn is_granted_wrongly(&self, op: usize) -> Option<String> {
+        let one = &self.ops[op];
         let mut earlier = self.ops[..op].iter();
         let overtakes = |other: &Op| {
             let same = (other.client, other.want.path) == (one.client, one.want.path);
             same && other.granted.is_none() && other.ended.is_none()
         };
         if earlier.any(overtakes) {
-            return self.fail(format!("op {op} has overtaken a thread of its client"));
+            return Some(format!("op {op} has overtaken a thread of its client"));
         }
         let node = one.node.as_deref().unwrap_or_default();
         let mine = self.lives.iter().rev().find(|life| &*life.path == node);
@@ -83,25 +93,16 @@ impl World {
             .filter(|it| !given_back(it));
         if let Some(life) = ahead.clone().find(|life| life.to.is_none()) {
             let ahead = life.path.clone();
-            return self.fail(format!("op {op} was granted {node} behind {ahead}"));
+            return Some(format!("op {op} was granted {node} behind {ahead}"));
         }
         if one.was_handed_on && one.trust.suspect_from <= self.now {
-            return self.fail(format!("op {op} was handed a lock in doubt"));
+            return Some(format!("op {op} was handed a lock in doubt"));
         }
         let last = ahead.filter_map(|life| life.to).max();
         let is_new = !one.was_handed_on;
-        if went
-            .zip(last)
-            .is_some_and(|(went, last)| is_new && went < last)
-        {
-            return self.fail(format!(
-                "op {op} was granted {node}, which had gone before its turn"
-            ));
-        }
-        match self.plan.is_quiet() {
-            true => self.judge_time(op),
-            false => self.judge_time_after_troubles(op),
-        }
+        let went_before = went.zip(last).is_some_and(|(went, last)| went < last);
+        (is_new && went_before)
+            .then(|| format!("op {op} was granted {node}, which had gone before its turn"))
     }
 
     /// Judges the time for which a guard was told to trust its lock: no other guard is valid now.
@@ -288,8 +289,7 @@ impl World {
 
     fn judge_time(&mut self, op: usize) {
         self.judge_news(op);
-        let one = self.ops[op].clone();
-        let (due, why) = self.due(op, &one);
+        let (due, why) = self.due(op, &self.ops[op]);
         if due < self.now {
             let late = self.now - due;
             self.fail(format!(
@@ -302,8 +302,12 @@ impl World {
     /// reconnected or was stopped, for as long as the leader may not have heard of its session. See "When a
     /// lock is granted late" in `docs/guarantees.md`.
     fn judge_time_after_troubles(&mut self, op: usize) {
-        let one = self.ops[op].clone();
-        let (due, why) = self.due(op, &one);
+        let one = &self.ops[op];
+        let is_made = |life: &Life| *life.path == *one.path() && one.asked <= life.from;
+        if one.asked <= self.calm_at || self.lives.iter().any(is_made) {
+            return;
+        }
+        let (due, why) = self.due(op, one);
         let client = &self.clients[one.client];
         let stopped = client.stopped_until.max(client.delayed_until);
         let (_, timeout) = self.plan.granted();
@@ -311,10 +315,6 @@ impl World {
         let answered = stopped + self.trips(2, 2);
         let recovers = (client.connected_at + timeout / 4).max(answered + timeout * 3 / 5);
         let due = due.max(recovers + self.trips(3, 4));
-        let is_made = |life: &Life| *life.path == *one.path() && one.asked <= life.from;
-        if one.asked <= self.calm_at || self.lives.iter().any(is_made) {
-            return;
-        }
         self.seen.recovered += 1;
         if due < self.now {
             let late = self.now - due;
@@ -354,12 +354,11 @@ impl World {
         // A waiter reads the holds before it waits for the queue, and removes those that are over.
         let more = 8 * self.holds_ahead_of(one);
         let called = from + self.trips(trips + more, (trips + more) * 2);
-        let ahead = self
-            .lives
-            .iter()
-            .filter(|life| life.is_ahead_of(one.path(), node));
-        let gone = ahead.filter_map(|life| life.to).max();
-        let after = |gone| self.after_release(one, node, gone) + self.trips(more, more * 2);
+        let lives = self.lives.iter();
+        let ahead = lives.filter(|life| life.is_ahead_of(one.path(), node));
+        let ahead: Vec<_> = ahead.collect();
+        let gone = ahead.iter().filter_map(|life| life.to).max();
+        let after = |gone| self.after_release(node, &ahead, gone) + self.trips(more, more * 2);
         match gone.map(|gone| gone + after(gone)) {
             Some(due) if called < due => (due, "a release"),
             _ => (called, why),
@@ -368,14 +367,11 @@ impl World {
 
     /// Returns how long after the deletion of the last node ahead a lock is granted: on the event alone, if the
     /// waiter had all its watches.
-    fn after_release(&self, one: &Op, node: &str, gone: Time) -> Duration {
+    fn after_release(&self, node: &str, ahead: &[&Life], gone: Time) -> Duration {
         let while_it_settles = self.trips(10, 12);
         let mine = self.lives.iter().find(|life| &*life.path == node);
         let is_new = mine.is_none_or(|mine| gone < mine.from + while_it_settles);
-        let ahead = || {
-            let lives = self.lives.iter();
-            lives.filter(|life| life.is_ahead_of(one.path(), node))
-        };
+        let ahead = || ahead.iter().copied();
         let nearest = ahead().max_by_key(|life| life.number());
         let is_nearest = nearest.is_some_and(|life| life.to == Some(gone));
         // Several nodes may be deleted in the same moment; the last of them counts.

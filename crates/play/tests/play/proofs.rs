@@ -19,7 +19,8 @@ pub(crate) struct Proofs {
 impl Proofs {
     /// Notes that a handshake, which counts at once at best, has begun a connection.
     pub(crate) fn connected(&mut self, sent: Time) {
-        self.answered = vec![(sent, Time::ZERO)];
+        self.answered.clear();
+        self.answered.push((sent, Time::ZERO));
         self.pings.clear();
     }
 

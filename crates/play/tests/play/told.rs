@@ -5,7 +5,6 @@ use std::time::Duration;
 use zklock_play::{Ahead, Counts, Loss, Nearest, Ticket};
 
 use crate::client::{Client, Op};
-use crate::holds::is_hold;
 use crate::servers::Time;
 use crate::world::{BEGINNING, Life, World};
 
@@ -66,13 +65,13 @@ impl World {
     /// the op has the turn.
     fn line_ahead(&self, op: usize) -> Option<(usize, bool)> {
         let one = &self.ops[op];
-        let before = self.ops[..op].iter().filter(|other| {
+        let mut before = self.ops[..op].iter().filter(|other| {
             let same = (other.client, other.want.path) == (one.client, one.want.path);
             same && other.is_open()
         });
-        let before: Vec<_> = before.collect();
-        let holds = before.len() == 1 && before[0].granted.is_some();
-        (!before.is_empty()).then_some((before.len(), holds))
+        let first = before.next()?;
+        let count = 1 + before.count();
+        Some((count, count == 1 && first.granted.is_some()))
     }
 
     /// Returns whether this was true of the queue at some moment since the ask.
@@ -111,22 +110,20 @@ impl World {
 
     /// Judges the lines after a turn: each thread that waits behind others of its client knows how many there are.
     pub(crate) fn judge_line(&mut self, client: usize) {
-        for op in 0..self.ops.len() {
-            let one = &self.ops[op];
-            let waits = one.client == client && one.is_open() && one.granted.is_none();
-            if !waits || !self.follows(op) {
-                continue;
-            }
-            let Some(place) = self.line_ahead(op) else {
-                continue;
-            };
-            let last = one.news.last().map(|(_, last)| (last.count, last.holds));
-            if last != Some(place) {
-                return self.fail(format!(
-                    "op {op} is not told of the threads ahead: {place:?}"
-                ));
-            }
+        if let Some(why) = self.is_untold(client) {
+            self.fail(why);
         }
+    }
+
+    fn is_untold(&self, client: usize) -> Option<String> {
+        let mut follow = self.waiting(client).filter(|op| self.follows(*op));
+        follow.find_map(|op| {
+            let place = self.line_ahead(op)?;
+            let last = self.ops[op].news.last();
+            let last = last.map(|(_, last)| (last.count, last.holds));
+            let untold = last != Some(place);
+            untold.then(|| format!("op {op} is not told of the threads ahead: {place:?}"))
+        })
     }
 
     /// Judges a grant in a run without troubles: its thread was told of each node that was the nearest for longer
@@ -145,10 +142,10 @@ impl World {
             .filter(|life| life.is_ahead_of(one.path(), node))
             .collect();
         // Each hold is read and removed first, and nobody is told of a hold that is over.
-        let holds = ahead.iter().filter(|life| is_hold(&life.path)).count() as u32;
+        let holds = ahead.iter().filter(|life| life.is_hold).count() as u32;
         let looks = self.trips(10 + 6 * holds, 12 + 6 * holds);
         let left = |life: &Life| life.to.unwrap_or(self.now).min(self.now);
-        for theirs in ahead.iter().filter(|life| !is_hold(&life.path)) {
+        for theirs in ahead.iter().filter(|life| !life.is_hold) {
             let nearer = ahead.iter().filter(|life| theirs.number() < life.number());
             let farther = ahead.iter().filter(|life| life.number() < theirs.number());
             let since = nearer.map(|life| left(life)).fold(mine.from, Time::max);

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use fastrand::Rng;
@@ -109,6 +110,9 @@ type Sent = (Time, (u32, u32), Message);
 pub(crate) struct Life {
     pub(crate) path: Rc<str>,
     pub(crate) owner: i64,
+    /// Whether it is a contender, and whether that is another program's hold.
+    pub(crate) contends: bool,
+    pub(crate) is_hold: bool,
     /// When it was created by the servers' clock, in milliseconds.
     pub(crate) written: i64,
     pub(crate) from: Time,
@@ -197,6 +201,8 @@ pub(crate) struct World {
     pub(crate) now: Time,
     agenda: Agenda,
     planned: u64,
+    /// The same as `PATHS`.
+    pub(crate) paths: [Arc<str>; 2],
     pub(crate) servers: [Server; SERVERS],
     pub(crate) conns: Vec<Conn>,
     pub(crate) clients: Vec<Client>,
@@ -234,6 +240,7 @@ impl World {
             now: BEGINNING,
             agenda: Agenda::default(),
             planned: 0,
+            paths: PATHS.map(Arc::from),
             servers: Default::default(),
             conns: Vec::new(),
             ops: Vec::new(),
@@ -291,6 +298,7 @@ impl World {
     /// wrong.
     pub(crate) fn run(&mut self) {
         let patience = self.plan.timeout * 40 + self.longest();
+        let (grace, lasts) = (self.grace(), self.plan.timeout * 3);
         let mut over = None;
         while self.failure.is_none() {
             let Some((at, number, happening)) = self.agenda.next() else {
@@ -305,8 +313,8 @@ impl World {
             }
             let is_clean = || self.clients.iter().all(|it| it.core.leftovers() == 0);
             match over {
-                Some(done) if done + self.grace() < self.now && is_clean() => break,
-                Some(done) if done + self.plan.timeout * 3 < self.now => {
+                Some(done) if done + grace < self.now && is_clean() => break,
+                Some(done) if done + lasts < self.now => {
                     self.fail("a node is left that its client does not get rid of");
                 }
                 None if BEGINNING + patience < self.now => self.fail("an ask never ends"),
@@ -528,9 +536,12 @@ impl World {
                     let (owner, written) = node.map_or((0, 0), |node| (node.owner, node.ctime));
                     let data = node.map(|node| node.data.clone()).into_iter().collect();
                     self.tell_story(|| format!("{path} is created by session {session}"));
+                    let is_hold = is_hold(path);
                     self.lives.push(Life {
                         path: path.clone(),
                         owner,
+                        contends: owner != 0 || is_hold,
+                        is_hold,
                         written,
                         from: self.now,
                         to: None,
