@@ -141,14 +141,15 @@ impl<L: Clone> Renewals<L> {
 
     /// Takes the leases that are due for a look; [`settle`](Self::settle) says when to look again.
     pub fn take_due(&mut self, now: Duration) -> Vec<(u64, L)> {
-        let later = self.looks.split_off(&(now, u64::MAX));
-        let due = mem::replace(&mut self.looks, later);
-        let take = |(_, id)| {
-            let entry = self.leases.get_mut(&id)?;
-            entry.look = None;
-            Some((id, entry.lease.clone()))
-        };
-        due.into_iter().filter_map(take).collect()
+        let mut due = Vec::new();
+        while let Some((_, id)) = self.looks.first().copied().filter(|(at, _)| *at <= now) {
+            self.looks.pop_first();
+            if let Some(entry) = self.leases.get_mut(&id) {
+                entry.look = None;
+                due.push((id, entry.lease.clone()));
+            }
+        }
+        due
     }
 
     /// Returns what is due after a look at these, of which none is lost.
