@@ -10,14 +10,17 @@ const VARIANT: u128 = 0b10 << 62;
 /// Returns an id in its usual form. 122 bits of the number count.
 pub(super) fn id_of(number: u128) -> String {
     let id = (number & !(0xf << 76) & !(0b11 << 62)) | VERSION | VARIANT;
-    let hex = format!("{id:032x}");
-    let parts = [(0, 8), (8, 12), (12, 16), (16, 20), (20, 32)];
     let mut text = String::with_capacity(36);
-    for (from, to) in parts {
-        if 0 < from {
+    for (at, byte) in id.to_be_bytes().into_iter().enumerate() {
+        if [4, 6, 8, 10].contains(&at) {
             text.push('-');
         }
-        text.push_str(&hex[from..to]);
+        let digits = [byte >> 4, byte & 0xf].map(u32::from);
+        text.extend(
+            digits
+                .into_iter()
+                .filter_map(|digit| char::from_digit(digit, 16)),
+        );
     }
     text
 }

@@ -140,6 +140,9 @@ impl Leases {
 
     /// Asks the quorum about those of these locks that are not lost.
     fn check(&mut self, ids: &[u64], link: &mut Link) {
+        if ids.is_empty() {
+            return;
+        }
         let node = |id: &u64| {
             let lease = self.held.get(id)?;
             lease.stamp.map(|_| (*id, lease.node.to_string()))

@@ -375,15 +375,15 @@ impl Core {
 
     /// Returns when to [`tick`](Self::tick), at the latest.
     pub fn next_tick(&self) -> Option<Time> {
+        if self.link.over.is_some() {
+            return None;
+        }
         let alarm = self.alarms.first().map(|(at, _)| *at);
-        let rest = [
-            alarm,
-            self.leases.next,
-            self.releases.next,
-            self.link.next_tick(),
-        ];
-        let next = rest.into_iter().flatten().min();
-        next.filter(|_| self.link.over.is_none())
+        let rest = [self.leases.next, self.releases.next, self.link.next_tick()];
+        rest.into_iter().fold(alarm, |first, other| match other {
+            Some(other) => Some(first.map_or(other, |first| first.min(other))),
+            None => first,
+        })
     }
 }
 

@@ -36,6 +36,10 @@ pub(super) struct Link {
     pub(super) last_zxid: i64,
     /// When something last arrived.
     received: Time,
+    /// After how long a silence to leave the server.
+    leaves_after: Duration,
+    /// After how long to send a ping if nothing else was sent.
+    pings_after: Duration,
     promptness: Promptness,
     /// Whether the client has left the last server, as for its silence.
     fell_silent: bool,
@@ -60,6 +64,8 @@ impl Link {
             transacts: true,
             last_zxid: 0,
             received: Time::ZERO,
+            leaves_after: Duration::ZERO,
+            pings_after: Duration::ZERO,
             promptness: Promptness::new(Duration::ZERO),
             fell_silent: false,
             hangs_up: false,
@@ -118,6 +124,8 @@ impl Link {
         self.connects += 1;
         self.received = self.now;
         self.calls.begin(self.now);
+        self.leaves_after = self.timeout() * 2 / 3;
+        self.pings_after = self.timeout() / PINGS;
         self.promptness = Promptness::new(self.timeout());
         if !self.fell_silent {
             self.promptness.greeted(self.now.saturating_sub(asked));
@@ -182,12 +190,12 @@ impl Link {
     }
 
     fn pings_at(&self) -> Time {
-        self.calls.last_sent() + self.timeout() / PINGS
+        self.calls.last_sent() + self.pings_after
     }
 
     /// Returns when to leave a server from which nothing arrives, or no answer.
     fn leaves_at(&self) -> Time {
-        let silent = self.received + self.timeout() * 2 / 3;
+        let silent = self.received + self.leaves_after;
         let unanswered = self.promptness.leaves_at(self.calls.oldest());
         unanswered.map_or(silent, |at| at.min(silent))
     }

@@ -42,17 +42,27 @@ impl News {
     }
 
     /// Tells a thread its place, if it wants to know and does not know it yet.
-    fn tell(&mut self, ticket: Ticket, place: Place, nearest: impl FnOnce() -> Option<Nearest>) {
-        let told = self.told.get_mut(&ticket);
-        let Some(told) = told.filter(|told| told.as_ref() != Some(&place)) else {
+    fn tell(
+        &mut self,
+        ticket: Ticket,
+        (count, holds, node): (usize, bool, Option<&str>),
+        nearest: impl FnOnce() -> Option<Nearest>,
+    ) {
+        let is_new = |told: &&mut Option<Place>| {
+            let told = told.as_ref();
+            let told = told.map(|(count, holds, node)| (*count, *holds, node.as_deref()));
+            told != Some((count, holds, node))
+        };
+        let Some(told) = self.told.get_mut(&ticket).filter(is_new) else {
             return;
         };
+        *told = Some((count, holds, node.map(String::from)));
+        let nearest = nearest();
         let ahead = Ahead {
-            count: place.0,
-            holds: place.1,
-            nearest: nearest(),
+            count,
+            holds,
+            nearest,
         };
-        *told = Some(place);
         self.out.push_back((ticket, ahead));
     }
 }
@@ -61,12 +71,11 @@ impl Line {
     pub(super) fn tell(&self, news: &mut News) {
         if let Some((_, Turn::Acquires(acquires))) = &self.turn {
             if let Some(blocked) = acquires.acquisition.blocked() {
-                let place = (blocked.ahead, blocked.holds, Some(blocked.nearest.clone()));
-                let node = node_in(acquires.acquisition.path(), &blocked.nearest);
-                let (data, stat) = acquires.acquisition.found();
+                let place = (blocked.ahead, blocked.holds, Some(&*blocked.nearest));
                 news.tell(acquires.ticket, place, || {
+                    let (data, stat) = acquires.acquisition.found();
                     Some(Nearest {
-                        node,
+                        node: node_in(acquires.acquisition.path(), &blocked.nearest),
                         data: data.clone().into(),
                         stat: *stat,
                     })

@@ -25,6 +25,9 @@ impl Core {
 
     /// Tells the threads whose place has changed in this turn.
     pub(super) fn tell_news(&mut self) {
+        if self.news.stirred.is_empty() {
+            return;
+        }
         for path in mem::take(&mut self.news.stirred) {
             if let Some(line) = self.lines.get(&path) {
                 line.tell(&mut self.news);

@@ -486,7 +486,7 @@ MUTANTS = [
         "no-pings",
         "an idle connection sends no pings",
         "play/link.rs",
-        "        self.calls.last_sent() + self.timeout() / PINGS",
+        "        self.calls.last_sent() + self.pings_after",
         "        self.calls.last_sent() + self.timeout() * PINGS",
     ),
     (
@@ -558,8 +558,8 @@ MUTANTS = [
         "told-what-it-knows",
         "a thread is told the same again",
         "play/news.rs",
-        "        let Some(told) = told.filter(|told| told.as_ref() != Some(&place)) else {",
-        "        let Some(told) = told.filter(|_| true) else {",
+        "        let Some(told) = self.told.get_mut(&ticket).filter(is_new) else {",
+        "        let Some(told) = self.told.get_mut(&ticket) else {",
     ),
     (
         "all-hold",

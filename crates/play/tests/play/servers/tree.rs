@@ -294,8 +294,10 @@ impl Tree {
                 let below = self
                     .nodes
                     .range::<str, _>((Bound::Included(from.as_str()), Bound::Unbounded));
-                let names = below.map_while(|(node, _)| node.strip_prefix(from.as_str()));
-                let names: Names = names.collect();
+                let mut names = Names::with_capacity(8, 8 * 64);
+                below
+                    .map_while(|(node, _)| node.strip_prefix(from.as_str()))
+                    .for_each(|name| names.push(name));
                 Ok(Reply::Children { names, stat: None })
             }
             Request::Sync { path } => Ok(Reply::Synced { path: path.clone() }),
