@@ -109,8 +109,8 @@ impl<'a> NodeName<'a> {
 pub fn prefix(dialect: Dialect, role: Role, id: &str) -> String {
     let token = dialect.token(role);
     match dialect {
-        Dialect::Curator | Dialect::LeaderLatch => format!("_c_{id}{token}"),
-        Dialect::Recipe => format!("{id}{token}"),
+        Dialect::Curator | Dialect::LeaderLatch => ["_c_", id, token].concat(),
+        Dialect::Recipe => [id, token].concat(),
         Dialect::Kazoo => format!("{}{token}", id.replace('-', "")),
     }
 }

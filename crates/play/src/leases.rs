@@ -123,10 +123,11 @@ impl Leases {
         let mut seen = Vec::new();
         for (id, ()) in self.renewals.take_due(link.now) {
             if let Some(lease) = self.held.get_mut(&id) {
-                lease.look(link);
-                seen.extend(lease.seen(id, link));
-                self.suspicions += u64::from(lease.turns_suspect(link));
-                self.losses += u64::from(tell(&mut self.notices, id, lease, link));
+                let trust = lease.look(link);
+                let state = trust.state(link.now);
+                seen.extend(lease.seen(id, (trust, state), link));
+                self.suspicions += u64::from(lease.turns_suspect(state));
+                self.losses += u64::from(tell(&mut self.notices, id, lease, trust));
             }
         }
         let due = self.renewals.settle(&look, &seen);
@@ -211,7 +212,8 @@ impl Leases {
     fn lose(&mut self, id: u64, why: Loss, link: &Link) {
         if let Some(lease) = self.held.get_mut(&id) {
             lease.lost(why);
-            self.losses += u64::from(tell(&mut self.notices, id, lease, link));
+            let trust = lease.trust(link);
+            self.losses += u64::from(tell(&mut self.notices, id, lease, trust));
         }
     }
 
@@ -302,28 +304,31 @@ impl Lease {
         self.stamp = self.stamp.map(|old| old.or_newer(stamp));
     }
 
-    /// Notes what has become of the session, and that time has passed.
-    fn look(&mut self, link: &Link) {
-        if !self.is_believed(link) {
-            let ended = link.ended(self.session);
-            self.lost(ended.unwrap_or(Loss::NotConfirmed));
+    /// Notes what has become of the session, and that time has passed. Returns how long the guard may be trusted.
+    fn look(&mut self, link: &Link) -> Validity {
+        let trust = self.trust(link);
+        if trust.state(link.now) != GuardState::Lost {
+            return trust;
         }
+        let ended = link.ended(self.session);
+        self.lost(ended.unwrap_or(Loss::NotConfirmed));
+        self.trust(link)
     }
 
     /// Returns whether the lock is suspect, and was not before.
-    fn turns_suspect(&mut self, link: &Link) -> bool {
-        let is_suspect = self.state(link) == GuardState::Suspect;
+    fn turns_suspect(&mut self, state: GuardState) -> bool {
+        let is_suspect = state == GuardState::Suspect;
         let before = mem::replace(&mut self.is_suspect, is_suspect);
         self.is_suspect && !before
     }
 
-    fn seen(&self, id: u64, link: &Link) -> Option<Trust> {
+    fn seen(&self, id: u64, (trust, state): (Validity, GuardState), link: &Link) -> Option<Trust> {
         let stamp = self.stamp?;
         Some(Trust {
             id,
             stamp: Some(stamp),
             better_at: link.lifetime.better_at(stamp),
-            changes_at: self.trust(link).next_change(self.state(link)),
+            changes_at: trust.next_change(state),
         })
     }
 
@@ -339,9 +344,8 @@ fn tell(
     notices: &mut VecDeque<(GuardId, Notice)>,
     id: u64,
     lease: &mut Lease,
-    link: &Link,
+    trust: Validity,
 ) -> bool {
-    let trust = lease.trust(link);
     let notice = lease.loss.map_or(Notice::Trust(trust), Notice::Lost);
     let told = mem::replace(&mut lease.told, notice);
     if notice != told {

@@ -28,10 +28,12 @@ impl Core {
         if self.news.stirred.is_empty() {
             return;
         }
-        for path in mem::take(&mut self.news.stirred) {
+        let mut stirred = mem::take(&mut self.news.stirred);
+        for path in stirred.drain(..) {
             if let Some(line) = self.lines.get(&path) {
                 line.tell(&mut self.news);
             }
         }
+        self.news.stirred = stirred;
     }
 }

@@ -580,8 +580,8 @@ MUTANTS = [
         "expiry-is-silence",
         "a lock that was lost with its session is said not to be confirmed",
         "play/leases.rs",
-        "            self.lost(ended.unwrap_or(Loss::NotConfirmed));",
-        "            let _ = ended;\n            self.lost(Loss::NotConfirmed);",
+        "        self.lost(ended.unwrap_or(Loss::NotConfirmed));",
+        "        let _ = ended;\n        self.lost(Loss::NotConfirmed);",
     ),
     (
         "last-reason",
