@@ -10,10 +10,14 @@ type Due = (u64, u64);
 ///
 /// Most of what is planned comes sooner than the few dozen limits and rounds that are planned already, so a sorted
 /// list is faster than a heap.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Agenda(Vec<(Due, Happening)>);
 
 impl Agenda {
+    pub(crate) fn new() -> Self {
+        Self(Vec::with_capacity(64))
+    }
+
     pub(crate) fn put(&mut self, at: Time, number: u64, happening: Happening) {
         let due = (nanos(at), number);
         let sooner = self.0.iter().rev().take_while(|(other, _)| *other < due);

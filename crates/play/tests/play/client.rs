@@ -289,6 +289,7 @@ impl World {
             return self.connect_later(client);
         }
         let conn = self.conns.len();
+        self.open.push(conn);
         self.conns.push(Conn {
             client,
             server,

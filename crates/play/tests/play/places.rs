@@ -23,7 +23,10 @@ impl World {
     pub(crate) fn judge_place(&mut self, client: usize, session: i64, request: &Request) {
         if let Request::GetChildren { path, .. } = request {
             let listed = &mut self.clients[client].places.listed;
-            listed.insert(path.clone(), self.now);
+            match listed.get_mut(path) {
+                Some(at) => *at = self.now,
+                None => drop(listed.insert(path.clone(), self.now)),
+            }
         }
         let Some((path, dir)) = created(request) else {
             return;

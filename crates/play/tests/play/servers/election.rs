@@ -176,10 +176,6 @@ impl World {
     }
 
     pub(crate) fn disconnect_clients(&mut self, server: usize) {
-        for conn in 0..self.conns.len() {
-            if self.conns[conn].open && self.conns[conn].server == server {
-                self.close(conn);
-            }
-        }
+        self.close_all(|_, conn| conn.server == server);
     }
 }

@@ -6,7 +6,7 @@ use zklock_jute::{ErrorCode, Reply, Request};
 use zklock_play::Answer;
 
 use super::tree::{Change, ConnNo};
-use super::{Ask, Deed, Message, Role, Said, Step, Told, Work, pop_if};
+use super::{Ask, Conn, Deed, Message, Role, Said, Step, Told, Work, pop_if};
 use crate::world::{Happening, World};
 
 impl World {
@@ -55,12 +55,9 @@ impl World {
         }
         self.conns[conn].session = session;
         // A session has one connection to a server.
-        for other in 0..self.conns.len() {
-            let one = &self.conns[other];
-            if other != conn && one.open && (one.server, one.session) == (server, session) {
-                self.close(other);
-            }
-        }
+        self.close_all(|other, one| {
+            other != conn && (one.server, one.session) == (server, session)
+        });
         if self.servers[server].leads() {
             let timeout = self.plan.grants[server];
             let valid = self.take_over(server, server, session, timeout);
@@ -242,12 +239,7 @@ impl World {
         if let Some(leading) = self.servers[server].leading() {
             leading.sessions.remove(&session);
         }
-        for conn in 0..self.conns.len() {
-            let one = &self.conns[conn];
-            if one.open && (one.server, one.session) == (server, session) {
-                self.close(conn);
-            }
-        }
+        self.close_all(|_, one| (one.server, one.session) == (server, session));
     }
 
     fn complete(&mut self, conn: ConnNo, result: Result<Reply, ErrorCode>) {
@@ -279,6 +271,17 @@ impl World {
         }
     }
 
+    /// Ends these open connections from the servers' side.
+    pub(crate) fn close_all(&mut self, is_it: impl Fn(ConnNo, &Conn) -> bool) {
+        let open = self.open.iter().copied();
+        let these: Vec<_> = open
+            .filter(|conn| is_it(*conn, &self.conns[*conn]))
+            .collect();
+        for conn in these {
+            self.close(conn);
+        }
+    }
+
     /// Ends a connection from the server's side.
     pub(crate) fn close(&mut self, conn: ConnNo) {
         if self.conns[conn].open {
@@ -290,7 +293,9 @@ impl World {
     /// Removes a connection; its session goes on.
     pub(crate) fn forget(&mut self, conn: ConnNo) {
         let one = &mut self.conns[conn];
-        one.open = false;
+        if std::mem::take(&mut one.open) {
+            self.open.retain(|other| *other != conn);
+        }
         one.waiting.clear();
         let server = one.server;
         self.servers[server].tree.forget(Some(conn));

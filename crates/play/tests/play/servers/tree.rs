@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::fmt::Write;
 use std::ops::Bound;
 use std::rc::Rc;
 
@@ -202,7 +203,9 @@ impl Writes {
         }
         let node: Rc<str> = match mode {
             CreateMode::EphemeralSequential | CreateMode::PersistentSequential => {
-                format!("{path}{number:010}").into()
+                let mut name = String::with_capacity(path.len() + 10);
+                let _ = write!(name, "{path}{number:010}");
+                name.into()
             }
             _ => path.into(),
         };
@@ -321,12 +324,12 @@ impl Tree {
             Change::Deleted(path) => (path, EventKind::Deleted),
             Change::Set(path) => (path, EventKind::DataChanged),
         };
-        let dir = path.rsplit_once('/').map_or("", |(dir, _)| dir);
+        let is_parent = |of: &str| path.rsplit_once('/').map_or("", |(dir, _)| dir) == of;
         let mut fired = Vec::new();
         self.watches.retain(|(of, by, watch)| {
             let event = match watch {
                 Watch::Node if of == path => Some(kind),
-                Watch::Children if **of == *dir && kind != EventKind::DataChanged => {
+                Watch::Children if kind != EventKind::DataChanged && is_parent(of) => {
                     Some(EventKind::ChildrenChanged)
                 }
                 _ => None,
