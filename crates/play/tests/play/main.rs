@@ -45,7 +45,7 @@ use self::plan::Plan;
 use self::world::{Seen, World};
 
 /// The number of seeds that every test run plays.
-const SEEDS: u64 = 40_000;
+const SEEDS: u64 = 140_000;
 
 /// One seed of this many is played once more, without threads that want to know whom they wait for.
 const COMPARED: u64 = 64;
