@@ -212,7 +212,9 @@ impl World {
             }
             Deed::Write(_) | Deed::Moved => {}
         }
-        let (result, changes) = node.tree.apply(&done);
+        let Some((result, changes)) = node.tree.apply(&done) else {
+            return self.fail("the servers' nodes differ");
+        };
         self.record(server, zxid, session, changes);
         self.fire(server, changes);
         match (&done.ask.deed, done.ask.origin) {

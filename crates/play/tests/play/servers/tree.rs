@@ -68,15 +68,17 @@ pub(crate) struct Done {
 
 impl Tree {
     /// Applies a transaction. All servers apply the same ones, so the first one finds out for all what each does.
+    /// Returns `None` if this server has other nodes than that one had.
     pub(crate) fn apply<'a>(
         &mut self,
         transaction: &'a Transaction,
-    ) -> (&'a RefCell<Option<Written>>, &'a [Change]) {
+    ) -> Option<(&'a RefCell<Option<Written>>, &'a [Change])> {
         let done = transaction.done.get_or_init(|| self.carry_out(transaction));
         let [before, after] = &done.nodes;
-        assert!(Rc::ptr_eq(&self.nodes, before), "the servers' nodes differ");
-        self.nodes = after.clone();
-        (&done.result, &done.changes)
+        Rc::ptr_eq(&self.nodes, before).then(|| {
+            self.nodes = after.clone();
+            (&done.result, &*done.changes)
+        })
     }
 
     fn carry_out(&self, transaction: &Transaction) -> Done {
