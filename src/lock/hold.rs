@@ -87,8 +87,11 @@ impl RawGuard {
         let (session, mine) = (self.session(), self.node());
         let data = hold.written(&session.settings.card, Some(self.token().get()));
         let create = Request::create(node, data, session.acl(), CreateMode::Persistent);
-        let name = NodeName::parse(path::name(mine)).filter(|name| name.kind.passes_on());
-        let write = name.map(|_| Request::set(mine, Vec::new(), -1));
+        let roles = [Role::Exclusive, Role::Read, Role::Write];
+        let passes_on = |name: &NodeName| roles.iter().any(|to| name.kind.passes_on(*to));
+        let write = NodeName::parse(path::name(mine))
+            .filter(passes_on)
+            .map(|_| Request::set(mine, Vec::new(), -1));
         let delete = Request::delete(mine.to_owned());
         let ops = [Some(create), write, Some(delete)];
         Request::Multi(ops.into_iter().flatten().collect())

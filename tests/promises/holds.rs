@@ -18,6 +18,7 @@ on_every_server! {
     a_hold_that_is_over_is_removed_by_who_only_tries_several
     a_hold_takes_the_place_of_its_lock_and_admits_nobody
     a_writers_hold_keeps_readers_out
+    a_writers_hold_keeps_those_out_that_wait_for_the_writer
     the_token_of_a_hold_is_that_of_its_lock
     the_last_grant_of_its_client_does_not_pass_a_hold
     a_lock_that_is_lost_leaves_no_hold
@@ -145,6 +146,33 @@ fn a_writers_hold_keeps_readers_out(place: Place) {
     let refused = guard.leave_hold(&hold());
     assert!(matches!(refused, Err(Error::Unsupported { .. })));
     guard.unlock().unwrap();
+}
+
+/// The reader takes the deletion of the writer's node for its turn, without another look.
+fn a_writers_hold_keeps_those_out_that_wait_for_the_writer(place: Place) {
+    let path = fresh_path("hold");
+    let (holder, reader) = (client(place), client(place));
+    let guard = holder.rwlock(&path).unwrap().write().unwrap();
+    let ((told, ahead), (to, granted)) = (unbounded(), unbounded());
+    let lock = reader.rwlock(&path).unwrap();
+    let waiter = thread::spawn(move || {
+        let options = LockOptions::new().on_wait(|waiting| {
+            let ahead = waiting.ahead().expect("somebody");
+            told.send((ahead.node().to_owned(), ahead.hold().is_some()))
+                .unwrap();
+        });
+        let guard = lock.read_with(options).unwrap().unwrap();
+        to.send(()).unwrap();
+        guard.unlock().unwrap();
+    });
+    assert_eq!(ahead.recv().unwrap(), (guard.node().to_owned(), false));
+    let node = guard.leave_hold(&hold()).unwrap();
+    drop(guard);
+    assert_eq!(ahead.recv_timeout(SOON).unwrap(), (node, true));
+    assert!(granted.is_empty());
+    holds(&holder, &path)[0].evict().unwrap();
+    granted.recv_timeout(SOON).unwrap();
+    waiter.join().unwrap();
 }
 
 fn the_token_of_a_hold_is_that_of_its_lock(place: Place) {

@@ -166,7 +166,7 @@ fn check(queue: &[Contender], listing: &[String]) -> Result<(), TestCaseError> {
                 // So nobody waits for a later contender, and no ring of waiters can form.
                 prop_assert_eq!(Some(nearest), ahead.last());
                 prop_assert_eq!(behind.ahead, ahead.len());
-                prop_assert!(!behind.last || i == 1, "somebody else is ahead");
+                prop_assert!(!behind.last || ahead.len() == 1, "somebody else is ahead");
             }
         }
     }
@@ -266,7 +266,10 @@ proptest! {
             return Err(TestCaseError::fail("the nearest is still ahead"));
         };
         prop_assert_eq!(&after.nearest, &behind.nearest);
-        prop_assert_eq!(after.last, me == 2);
+        let ahead = rest[..me - 1].iter();
+        let ahead = ahead.filter(|other| excludes(other, &queue[me])).count();
+        prop_assert_eq!(after.last, ahead == 1);
+        prop_assert!(!behind.last_but_one || (after.last && after.holds));
     }
 
     #[test]

@@ -825,9 +825,9 @@ MUTANTS = [
         "hold-unannounced",
         "a hold takes the place of a node that was not written before",
         "src/lock/hold.rs",
-        "        let write = name.map(|_| Request::set(",
-        "        let write = name.filter(|_| false).map(|_| Request::set(",
-        "        let write = name.filter(|_| !{mutant}).map(|_| Request::set(",
+        "            .filter(passes_on)\n",
+        "            .filter(|_| false)\n",
+        "            .filter(|name| !{mutant} && passes_on(name))\n",
     ),
     (
         "hold-beside-its-lock",

@@ -240,10 +240,16 @@ impl Kind {
         }
     }
 
-    /// Returns whether a contender that waits for such a node, which is alone ahead, may take its deletion
-    /// for its turn, without another look.
-    pub fn passes_on(self) -> bool {
-        matches!(self, Self::Lock | Self::GoLock)
+    /// Returns whether a contender of this role that waits for such a node, which is the only one ahead that it
+    /// cannot share with, may take its deletion for its turn, without another look. A writer may have become a
+    /// reader, with the same number.
+    pub fn passes_on(self, to: Role) -> bool {
+        match self {
+            Self::Lock | Self::GoLock => true,
+            Self::CuratorRead | Self::KazooRead | Self::RecipeRead => true,
+            Self::CuratorWrite | Self::KazooLock | Self::RecipeWrite => to == Role::Read,
+            Self::Apache | Self::Latch | Self::Lease | Self::KazooLease => false,
+        }
     }
 
     /// Returns what such a contender asks of its queue.

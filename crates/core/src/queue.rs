@@ -48,8 +48,8 @@ pub struct Blocked {
     pub holds: bool,
     /// Whether nothing can be ahead once `nearest` is deleted.
     ///
-    /// This is so if `nearest` is the only node ahead and cannot be turned into another node
-    /// with the same number, as holders of a read-write lock may do.
+    /// This is so if we can share with all others ahead, and `nearest` cannot be turned into another node with the
+    /// same number that we could not share with, as a writer may become a reader.
     pub last: bool,
     /// The node that `nearest` waits for, if its departure may leave `nearest` alone ahead, and
     /// so `last`.
@@ -255,37 +255,37 @@ impl Contest {
             return Place::Missing;
         };
         let conflicts = |entry: &&Listed<'_>| entry.sharing.conflicts(self.role.sharing());
-        let ahead = entries.iter().filter(|entry| entry.order < me.order);
-        let Some(nearest) = ahead
-            .clone()
-            .filter(conflicts)
-            .max_by_key(|entry| entry.order)
-        else {
+        let before = entries.iter().filter(|entry| entry.order < me.order);
+        let ahead = before.clone().filter(conflicts);
+        let Some(nearest) = ahead.clone().max_by_key(|entry| entry.order) else {
             return Place::First;
         };
         let blocks = |entry: &Listed<'_>| {
             entry.order < nearest.order && entry.sharing.conflicts(nearest.sharing)
         };
-        let beyond = ahead.clone().filter(|entry| blocks(entry));
-        let beyond = beyond.max_by_key(|entry| entry.order);
+        let farther = before.clone().filter(|entry| blocks(entry));
+        let farther = farther.max_by_key(|entry| entry.order);
         // Behind a node that only this library waits for, a node of another library may have come in.
         let is_plain = |entry: &Listed<'_>| {
             let known = self.dialect.stance(self.role, entry.name.kind);
-            numbered && entry.name.kind.passes_on() && matches!(known, Stance::Contends(_))
+            numbered && entry.name.kind.passes_on(self.role) && matches!(known, Stance::Contends(_))
         };
         let plain = is_plain(nearest);
+        let last = plain && ahead.clone().count() == 1;
+        // Many readers may wait for one node, and a writer for many readers: they would look in vain.
+        let beyond = farther.filter(|_| plain && !last && self.role == Role::Exclusive);
+        // A hold ahead counts as reported until a listing shows that it is gone, so a listing is needed.
+        let goes = |entry: &Listed<'_>| {
+            let passes_on = entry.name.kind.passes_on(nearest.name.kind.role());
+            is_plain(entry) && passes_on && !entry.name.is_hold()
+        };
         Place::Blocked(Blocked {
             nearest: nearest.name.text.to_owned(),
-            ahead: ahead.clone().filter(conflicts).count(),
-            holds: beyond.is_none(),
-            last: plain && ahead.clone().count() == 1,
-            // A hold ahead counts as reported until a listing shows that it is gone, so a listing is needed.
-            last_but_one: plain
-                && ahead.count() == 2
-                && beyond.is_some_and(|entry| is_plain(entry) && !entry.name.is_hold()),
-            beyond: beyond
-                .filter(|_| plain)
-                .map(|entry| entry.name.text.to_owned()),
+            ahead: ahead.count(),
+            holds: farther.is_none(),
+            last,
+            last_but_one: before.count() == 2 && beyond.is_some_and(goes),
+            beyond: beyond.map(|entry| entry.name.text.to_owned()),
         })
     }
 }

@@ -13,13 +13,14 @@ mod slow;
 mod takers;
 mod tap;
 
+use std::any::Any;
 use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::bounded;
 use zklock::embedded::Server;
-use zklock::{Client, Dialect, LockOptions, Mutex, MutexGuard};
+use zklock::{Client, Dialect, LockOptions, Mutex, MutexGuard, RwLock};
 
 use self::scene::{ENTER, LET_GO, Scene, WATCH};
 use self::slow::{DELAY, ROUND_TRIP, Slow};
@@ -292,6 +293,54 @@ fn who_has_waited_for_long_lists_and_proves_the_session_in_one_write() {
         vec![op::DELETE],
     ];
     assert_eq!(after_waits(3, LONG, Duration::ZERO), expected);
+}
+
+/// A writer may have become a reader, so a writer behind it looks again. Readers behind it may be many, and prove their
+/// nodes only when it is their turn.
+#[test]
+fn behind_a_writer_no_reader_lists_again_and_behind_a_reader_no_writer_does() {
+    type Lock = fn(&RwLock, LockOptions<'_>);
+    let read: Lock = |lock, options| drop(lock.read_with(options).unwrap().unwrap());
+    let write: Lock = |lock, options| drop(lock.write_with(options).unwrap().unwrap());
+    let (behind_a_writer, behind_a_reader) = (true, false);
+    for (ahead_writes, waits, pause, then) in [
+        (behind_a_writer, read, Duration::ZERO, None),
+        (behind_a_writer, read, LONG, Some(op::MULTI)),
+        (behind_a_reader, write, Duration::ZERO, None),
+        (
+            behind_a_writer,
+            write,
+            Duration::ZERO,
+            Some(op::GET_CHILDREN),
+        ),
+    ] {
+        let scene = Scene::with_timeout("rwlock", SHORT);
+        let (lock, ahead) = [&scene.client, &scene.connect()]
+            .map(|client| client.rwlock(&scene.path).unwrap())
+            .into();
+        let ahead: Box<dyn Any> = match ahead_writes {
+            true => Box::new(ahead.write().unwrap()),
+            false => Box::new(ahead.read().unwrap()),
+        };
+        let (told, waiting) = bounded(1);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                waits(
+                    &lock,
+                    LockOptions::new().on_wait(|_| told.send(()).unwrap()),
+                )
+            });
+            waiting.recv().unwrap();
+            thread::sleep(pause);
+            scene.tap.write_down(&LET_GO);
+            drop(ahead);
+        });
+        scene.tap.wait_for(op::DELETE);
+        let sent = scene.tap.take();
+        let gone = sent.iter().position(|write| *write == LET_GO).unwrap();
+        let then: Vec<_> = then.into_iter().chain([op::DELETE]).collect();
+        assert_eq!(sent[gone + 1..].concat(), then, "{sent:?}");
+    }
 }
 
 #[test]

@@ -126,9 +126,11 @@ impl Acquisition {
     /// Returns whether this contender's turn, and nobody else's, comes when one node goes. Many readers may
     /// wait for the same node.
     fn is_next(&self) -> bool {
-        let alone = matches!(self.contest.role, Role::Exclusive | Role::Write);
+        let role = self.contest.role;
+        let alone = matches!(role, Role::Exclusive | Role::Write);
         let is_next = |blocked: &Blocked| {
-            blocked.last || (alone && blocked.ahead == 1 && !may_be_hold(&blocked.nearest))
+            let may_be_next = alone && blocked.ahead == 1 && !may_be_hold(&blocked.nearest);
+            (blocked.last && role != Role::Read) || may_be_next
         };
         self.attempt.blocked().is_some_and(is_next)
     }

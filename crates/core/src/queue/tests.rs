@@ -61,7 +61,7 @@ fn blocked(spec: &str, ahead: usize, holds: bool, last: bool) -> Place {
     })
 }
 
-/// Returns the place of a waiter for a mutex, behind the holder and other waiters.
+/// Returns the place of a waiter behind the holder and other waiters.
 fn behind_two(nearest: &str, beyond: &str, ahead: usize) -> Place {
     Place::Blocked(Blocked {
         nearest: node(nearest),
@@ -88,15 +88,19 @@ fn each_role_waits_for_the_nearest_node_it_cannot_share_with() {
         ("l1 l3",         "l9",  MUTEX,   Place::Missing),
         ("w1",            "w1",  WRITE,   Place::First),
         ("r1 r2",         "r2",  READ,    Place::First),
-        ("w1 r2 r3",      "r3",  READ,    blocked("w1", 1, true, false)),
-        ("r1 w2 r3",      "r3",  READ,    blocked("w2", 1, false, false)),
+        ("w1 r2 r3",      "r3",  READ,    blocked("w1", 1, true, true)),
+        ("r1 w2 r3",      "r3",  READ,    blocked("w2", 1, false, true)),
         ("w1 w2 r3",      "r3",  READ,    blocked("w2", 2, false, false)),
-        ("r1 w2",         "w2",  WRITE,   blocked("r1", 1, true, false)),
+        ("r1 w2 w3 r4",   "r4",  READ,    blocked("w3", 2, false, false)),
+        ("w1 r2 w3 r4",   "r4",  READ,    blocked("w3", 2, false, false)),
+        ("w1 w2",         "w2",  WRITE,   blocked("w1", 1, true, false)),
+        ("w1 r2 w3",      "w3",  WRITE,   blocked("r2", 2, false, false)),
+        ("r1 w2",         "w2",  WRITE,   blocked("r1", 1, true, true)),
         ("r1 r2 w3",      "w3",  WRITE,   blocked("r2", 2, true, false)),
         ("r1 w2 r3",      "r1",  READ,    Place::First),
         // A writer that has just downgraded has two nodes with one number.
         ("w5 r5 w6",      "w6",  WRITE,   blocked("r5", 2, true, false)),
-        ("w5 r5 r7",      "r7",  READ,    blocked("w5", 1, true, false)),
+        ("w5 r5 r7",      "r7",  READ,    blocked("w5", 1, true, true)),
         ("r5 w6",         "r5",  READ,    Place::First),
     ];
     for (queue, me, contest, expected) in table {
@@ -220,9 +224,15 @@ fn this_librarys_mutexes_readers_and_writers_share_a_queue_in_every_dialect() {
                 Place::Blocked(blocked) => {
                     assert!(!shares && blocked.holds && blocked.nearest == one);
                     // Another library that waits for the first may not wait for the second.
-                    let known = second.dialect.stance(second.role, Kind::Lock);
+                    let kind = NodeName::parse(&one).unwrap().kind;
+                    let known = second.dialect.stance(second.role, kind);
                     let known = matches!(known, Stance::Contends(_));
-                    let plain = NodeName::parse(&one).unwrap().kind == Kind::Lock;
+                    let plain = match (kind, first.role) {
+                        (Kind::Lock, _) | (_, Read) => true,
+                        (Kind::Latch, _) => false,
+                        // It may become a reader.
+                        _ => second.role == Read,
+                    };
                     assert_eq!(blocked.last, plain && known, "{two} behind {one}");
                 }
                 place => panic!("{two} behind {one}: {place:?}"),
