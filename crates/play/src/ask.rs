@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use zklock_core::attempt::Patience;
-use zklock_core::dialect::Dialect;
+use zklock_core::dialect::{Dialect, Role};
 use zklock_core::queue::Foreign;
 use zklock_core::validity::Validity;
 use zklock_jute::{Access, ErrorCode, Permissions, Reply, Request, Stat};
@@ -87,10 +87,12 @@ pub struct Answer {
 /// A request of a thread. At `until`, the thread is told that it does not have it.
 #[derive(Clone, Debug)]
 pub enum Ask {
-    /// A mutex.
+    /// A mutex, or a read-write lock.
     Lock {
-        /// The mutex's path.
+        /// The lock's path.
         path: Arc<str>,
+        /// Whether to be alone, to read, or to write.
+        role: Role,
         /// Whether to wait for the turn.
         patience: Patience,
         /// When to give up.

@@ -1,8 +1,7 @@
 //! The asks of threads that are not answered yet, and the alarms.
 
-use alloc::sync::Arc;
-
 use super::ask::{GuardId, Ticket, Time};
+use super::line::LineId;
 
 /// An ask that is not answered yet.
 #[derive(Debug)]
@@ -13,7 +12,7 @@ pub(super) struct Asked {
 
 #[derive(Debug)]
 pub(super) enum Wants {
-    Lock(Arc<str>),
+    Lock(LineId),
     Verify(GuardId),
     Commit(GuardId),
     Unlock,

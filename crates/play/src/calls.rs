@@ -11,6 +11,7 @@ use core::mem;
 
 use super::ask::{GuardId, Ticket, Time};
 use super::commit::Commit;
+use super::line::LineId;
 use zklock_core::acquisition::CallId;
 use zklock_core::answer::Failure;
 use zklock_core::connection::promptness::OpenRequest;
@@ -21,8 +22,8 @@ use zklock_jute::Request;
 /// The purpose of a request, and so of its answer.
 #[derive(Debug)]
 pub(super) enum Purpose {
-    /// The attempt that has the turn at this path.
-    Step(Arc<str>),
+    /// The attempt that has the turn in this line.
+    Step(LineId),
     /// The create of that attempt.
     Create(Creation),
     /// The deletion with this number.
@@ -44,7 +45,7 @@ pub(super) enum Purpose {
 /// A node that is being created.
 #[derive(Clone, Debug)]
 pub(super) struct Creation {
-    pub(super) path: Arc<str>,
+    pub(super) line: LineId,
     pub(super) prefix: String,
     /// Whether an attempt waits for the node; otherwise it is deleted.
     pub(super) is_wanted: bool,

@@ -10,7 +10,7 @@ use super::Core;
 use super::ask::{GuardId, Outcome, Ticket, Time};
 use super::asked::{Alarm, Asked, Wants};
 use super::calls::{Creation, Open, Purpose};
-use super::line::Line;
+use super::line::{Line, LineId};
 use zklock_core::acquisition::CallId;
 use zklock_core::answer::{Answered, BREATHER};
 use zklock_core::delete_and_create;
@@ -37,9 +37,9 @@ impl Core {
         match alarm {
             Alarm::Limit(ticket) => self.give_up(ticket),
             Alarm::Step(ticket) => {
-                if let Some(Wants::Lock(path)) = self.asks.get(&ticket).map(|asked| &asked.wants) {
-                    let path = path.clone();
-                    self.advance(&path);
+                if let Some(Wants::Lock(line)) = self.asks.get(&ticket).map(|asked| &asked.wants) {
+                    let line = line.clone();
+                    self.advance(&line);
                 }
             }
             Alarm::Unsent => self.send_unsent(),
@@ -96,21 +96,31 @@ impl Core {
             self.alarms.remove(&(until, Alarm::Limit(ticket)));
         }
         self.news.woken(ticket);
-        if let Wants::Lock(path) = &asked.wants {
-            self.news.stir(path);
+        if let Wants::Lock(line) = &asked.wants {
+            self.news.stir(line);
         }
         self.wakes.push_back((ticket, outcome));
     }
 
-    /// Returns all paths that a thread wants or has.
-    pub(super) fn paths(&self) -> Vec<Arc<str>> {
+    /// Returns the lines at a path.
+    fn lines_at(&self, path: &Arc<str>) -> Vec<LineId> {
+        let first = LineId {
+            path: path.clone(),
+            only: None,
+        };
+        let lines = self.lines.range(first..).map(|(id, _)| id);
+        lines.take_while(|id| id.path == *path).cloned().collect()
+    }
+
+    /// Returns all lines.
+    pub(super) fn line_ids(&self) -> Vec<LineId> {
         self.lines.keys().cloned().collect()
     }
 
     /// Hands an answer, or the lack of one, to the part that it is for.
     pub(super) fn answered(&mut self, open: Open, answered: Answered) {
         match open.purpose {
-            Purpose::Step(path) => self.step_answered(&path, open.id, answered),
+            Purpose::Step(line) => self.step_answered(&line, open.id, answered),
             Purpose::Create(creation) => self.created(&creation, open.id, answered),
             Purpose::Deletion(id) => self.deleted(id, answered),
             Purpose::Both(id, creation) => {
@@ -136,16 +146,16 @@ impl Core {
         }
     }
 
-    fn step_answered(&mut self, path: &Arc<str>, id: CallId, answered: Answered) {
-        if let Some(acquisition) = self.lines.get_mut(path).and_then(Line::acquisition) {
-            acquisition.answered(id, answered, &mut self.link);
-            self.advance(path);
+    fn step_answered(&mut self, line: &LineId, id: CallId, answered: Answered) {
+        if let Some(acquisition) = self.lines.get_mut(line).and_then(Line::acquisition) {
+            acquisition.answered(id, answered, &mut self.link.on(line));
+            self.advance(line);
         }
     }
 
     fn created(&mut self, creation: &Creation, id: CallId, answered: Answered) {
         match creation.is_wanted {
-            true => self.step_answered(&creation.path, id, answered),
+            true => self.step_answered(&creation.line, id, answered),
             false => self.releases.created(creation, answered, &mut self.link),
         }
     }
@@ -158,25 +168,28 @@ impl Core {
             self.wake(ticket, outcome);
         }
         // A try may have waited for this deletion.
-        if let Some(path) = done.left_in {
-            self.advance(&path.into());
+        if let Some(dir) = done.left_in {
+            for line in self.lines_at(&dir.into()) {
+                self.advance(&line);
+            }
         }
     }
 
     /// Takes in that something happened to a node in this directory, or to the directory.
     pub(super) fn happened(&mut self, dir: &str, (name, path): (&str, &str), kind: EventKind) {
-        let Some((dir, line)) = self.lines.get_key_value(dir) else {
-            return;
-        };
-        let (dir, guard) = (dir.clone(), line.guard());
-        if let Some(guard) = guard {
-            let node = self.leases.get(guard).map(|lease| lease.node.clone());
-            if node.as_deref() == Some(path) {
-                self.leases.happened(guard, kind, &mut self.link);
+        for id in self.lines_at(&dir.into()) {
+            let Some(line) = self.lines.get_mut(&id) else {
+                continue;
+            };
+            if let Some(guard) = line.guard() {
+                let node = self.leases.get(guard).map(|lease| lease.node.clone());
+                if node.as_deref() == Some(path) {
+                    self.leases.happened(guard, kind, &mut self.link);
+                }
+            } else if let Some(acquisition) = line.acquisition() {
+                acquisition.happened(name, kind);
+                self.advance(&id);
             }
-        } else if let Some(acquisition) = self.lines.get_mut(&dir).and_then(Line::acquisition) {
-            acquisition.happened(name, kind);
-            self.advance(&dir);
         }
     }
 

@@ -13,6 +13,7 @@ use core::slice;
 
 use super::ask::{GuardId, LOST, Loss, Notice, Ticket, Time};
 use super::calls::Purpose;
+use super::line::LineId;
 use super::link::Link;
 use zklock_core::answer::Answered;
 use zklock_core::proof::{self, Proof};
@@ -23,7 +24,7 @@ use zklock_jute::EventKind;
 /// One lock that is held.
 #[derive(Clone, Debug)]
 pub(super) struct Lease {
-    pub(super) path: Arc<str>,
+    pub(super) line: LineId,
     pub(super) node: Arc<str>,
     pub(super) token: i64,
     pub(super) session: i64,
@@ -61,12 +62,12 @@ impl Leases {
     /// Begins the lease of the lock with this node, on the strength of a proof.
     pub(super) fn begin(
         &mut self,
-        (path, node, token): (Arc<str>, Arc<str>, i64),
+        (line, node, token): (LineId, Arc<str>, i64),
         stamp: Stamp,
         link: &Link,
     ) -> (GuardId, Validity) {
         let mut lease = Lease {
-            path,
+            line,
             node,
             token,
             session: link.session,
@@ -91,7 +92,7 @@ impl Leases {
         let held = lease.state(link) == GuardState::Held;
         let is_free = !lease.is_revoked && lease.unanswered == 0;
         let stamp = lease.stamp.filter(|_| held && is_free)?;
-        let lock = (lease.path.clone(), lease.node.clone(), lease.token);
+        let lock = (lease.line.clone(), lease.node.clone(), lease.token);
         Some(self.begin(lock, stamp, link))
     }
 

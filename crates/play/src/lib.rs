@@ -1,4 +1,4 @@
-//! One client: a session, and everything that happens in it to its mutexes, in one value.
+//! One client: a session, and all that happens in it to its mutexes and read-write locks, in one value.
 //!
 //! It puts the machines of [`zklock_core`] together without threads: `tests/play` plays several of it against simulated
 //! servers, and `tests/shell` has real threads and sockets around one. It is not the client that ships, which drives
@@ -27,12 +27,14 @@
 //! ```
 //! use std::time::Duration;
 //! use zklock_core::attempt::Patience;
+//! use zklock_core::dialect::Role;
 //! use zklock_play::{Ask, Core, Outcome, Settings, Thread};
 //!
 //! let settings = Settings::new(zklock_core::dialect::Dialect::Curator, 0x5eed);
 //! let mut core = Core::new(settings);
 //! let ask = Ask::Lock {
 //!     path: "/locks/a".into(),
+//!     role: Role::Exclusive,
 //!     patience: Patience::Waits,
 //!     until: Some(Duration::from_secs(100)),
 //! };
@@ -86,7 +88,7 @@
 //!
 //! # What stays out
 //!
-//! Everything that is not a mutex; what connects, logs in and picks a server (in
+//! Everything that is neither a mutex nor a read-write lock; what connects, logs in and picks a server (in
 //! [`connection`](zklock_core::connection)); the creation of holds, and marks; circles of waiters; servers
 //! without transactions or `create2`.
 
@@ -117,7 +119,6 @@ mod wired;
 mod writes;
 
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
-use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
 
@@ -128,7 +129,7 @@ pub use self::ask::{
 use self::asked::{Alarm, Asked, Wants};
 use self::commit::Commit;
 use self::leases::Leases;
-use self::line::{Line, Waiter};
+use self::line::{Line, LineId, Waiter};
 use self::link::Link;
 use self::news::News;
 use self::orderly::Orderly;
@@ -137,11 +138,11 @@ use zklock_core::answer::Failure;
 use zklock_core::path;
 use zklock_jute::{ErrorCode, Event, Reply, Request, failure};
 
-/// The mutexes of one client; see the page of this crate.
+/// The mutexes and read-write locks of one client; see the page of this crate.
 pub struct Core {
     link: Link,
-    /// The threads that want a path or have it, by path.
-    lines: BTreeMap<Arc<str>, Line>,
+    /// The threads that want a path or have it.
+    lines: BTreeMap<LineId, Line>,
     leases: Leases,
     releases: Releases,
     orderly: Orderly,
@@ -207,11 +208,11 @@ impl Core {
         self.leases.connected();
         self.send_unsent();
         self.settle();
-        for path in self.paths() {
-            self.dismiss_tries(&path);
-            if let Some(acquisition) = self.lines.get_mut(&path).and_then(Line::acquisition) {
-                acquisition.connected(resumed, &mut self.link);
-                self.advance(&path);
+        for line in self.line_ids() {
+            self.dismiss_tries(&line);
+            if let Some(acquisition) = self.lines.get_mut(&line).and_then(Line::acquisition) {
+                acquisition.connected(resumed, &mut self.link.on(&line));
+                self.advance(&line);
             }
         }
         self.settle();
@@ -308,16 +309,13 @@ impl Core {
         match ask {
             Ask::Lock {
                 path,
+                role,
                 patience,
                 until,
             } => {
-                self.note(ticket, Wants::Lock(path.clone()), until);
-                let waiter = Waiter {
-                    ticket,
-                    thread: by,
-                    patience,
-                };
-                self.lock(&path, waiter);
+                let line = LineId::of(&path, role, ticket);
+                self.note(ticket, Wants::Lock(line.clone()), until);
+                self.lock(&line, Waiter::new((ticket, by), role, patience));
             }
             Ask::Verify { guard, until } => {
                 self.note(ticket, Wants::Verify(guard), until);

@@ -1,14 +1,35 @@
 //! The threads of one client that want the same path, first come, first served.
 //!
-//! The servers see only one of them at a time: the thread that has the turn.
+//! The servers see only one of them at a time: the thread that has the turn. Threads that want to read or to write do
+//! not wait for each other, so each of them has a line of its own.
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
+use alloc::sync::Arc;
 
 use super::ask::{GuardId, Thread, Ticket};
 use zklock_core::acquisition::Acquisition;
 use zklock_core::attempt::Patience;
+use zklock_core::dialect::Role;
 use zklock_core::skip_listing::LastGrant;
+
+/// Which line this is.
+#[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub(super) struct LineId {
+    pub(super) path: Arc<str>,
+    /// The thread that has the line for itself; `None` for the line of the threads that want to be alone.
+    pub(super) only: Option<Ticket>,
+}
+
+impl LineId {
+    /// Returns the line of a thread that wants this.
+    pub(super) fn of(path: &Arc<str>, role: Role, ticket: Ticket) -> Self {
+        Self {
+            path: path.clone(),
+            only: (role != Role::Exclusive).then_some(ticket),
+        }
+    }
+}
 
 /// The threads that want the same path; see the module's documentation.
 #[derive(Debug, Default)]
@@ -45,7 +66,19 @@ pub(super) struct Acquires {
 pub(super) struct Waiter {
     pub(super) ticket: Ticket,
     pub(super) thread: Thread,
+    pub(super) role: Role,
     pub(super) patience: Patience,
+}
+
+impl Waiter {
+    pub(super) fn new((ticket, thread): (Ticket, Thread), role: Role, patience: Patience) -> Self {
+        Self {
+            ticket,
+            thread,
+            role,
+            patience,
+        }
+    }
 }
 
 impl Line {

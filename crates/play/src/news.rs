@@ -6,11 +6,10 @@
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::string::String;
-use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use super::ask::{Ahead, Nearest, Ticket};
-use super::line::{Line, Turn};
+use super::line::{Line, LineId, Turn};
 use zklock_core::path::node_in;
 
 /// How many are ahead, whether the nearest has the lock, and its node: a change of any is told.
@@ -22,15 +21,15 @@ pub(super) struct News {
     /// The threads that want to know, each with the place that it was last told.
     pub(super) told: BTreeMap<Ticket, Option<Place>>,
     /// The lines in which something has moved in this turn.
-    pub(super) stirred: Vec<Arc<str>>,
+    pub(super) stirred: Vec<LineId>,
     pub(super) out: VecDeque<(Ticket, Ahead)>,
 }
 
 impl News {
     /// Notes that something may have moved in this line.
-    pub(super) fn stir(&mut self, path: &Arc<str>) {
-        if !self.told.is_empty() && !self.stirred.contains(path) {
-            self.stirred.push(path.clone());
+    pub(super) fn stir(&mut self, line: &LineId) {
+        if !self.told.is_empty() && !self.stirred.contains(line) {
+            self.stirred.push(line.clone());
         }
     }
 

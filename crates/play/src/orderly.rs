@@ -53,7 +53,7 @@ impl Orderly {
         }
         let word = Word {
             guard,
-            dir: lease.path.clone(),
+            dir: lease.line.path.clone(),
             seen: by.take_seen().unwrap_or_default(),
             replaces: None,
         };

@@ -10,6 +10,7 @@ use alloc::vec::Vec;
 
 use super::ask::{Loss, Outcome, Ticket, Time};
 use super::calls::{Creation, Purpose};
+use super::line::LineId;
 use super::link::Link;
 use super::refusal::refusal;
 use zklock_core::acquisition::Acquisition;
@@ -95,7 +96,12 @@ impl Releases {
     }
 
     /// Sends a deletion together with the first create of an attempt, or before it.
-    pub(super) fn leave_with(&mut self, id: u64, next: &mut Acquisition, link: &mut Link) {
+    pub(super) fn leave_with(
+        &mut self,
+        id: u64,
+        (line, next): (&LineId, &mut Acquisition),
+        link: &mut Link,
+    ) {
         let deletion = self.deletions.get(id).map(|(deletion, _)| deletion);
         let ops = deletion.as_ref().and_then(|deletion| deletion.ops());
         let joins = link.is_connected() && link.transacts;
@@ -104,14 +110,14 @@ impl Releases {
             return self.send(id, link);
         };
         let stamp = link.stamp();
-        let creation = Creation::new(next.path(), &prefix);
+        let creation = Creation::new(line, &prefix);
         let create = link.creation(next.path(), &prefix);
         let call = link.send(
             delete_and_create::request(ops, create),
             Purpose::Both(id, creation),
         );
         next.note_create(call, stamp);
-        next.list_too(link);
+        next.list_too(&mut link.on(line));
         // The transaction is the deletion's request.
         let _ = deletion.ask();
     }
@@ -171,7 +177,7 @@ impl Releases {
     /// Takes in the answer to the create of an attempt that has ended, and deletes what it has left.
     pub(super) fn created(&mut self, creation: &Creation, answered: Answered, link: &mut Link) {
         if let Some(orphan) = delete_and_create::orphan(answered, &creation.prefix) {
-            self.delete(&creation.path, orphan, link);
+            self.delete(&creation.line.path, orphan, link);
         }
     }
 

@@ -10,10 +10,10 @@ impl Core {
     /// Tells the thread with this ticket which contenders it waits for, from now on until it is woken.
     pub fn follow(&mut self, now: Time, ticket: Ticket) {
         self.pass(now);
-        if let Some(Wants::Lock(path)) = self.asks.get(&ticket).map(|asked| &asked.wants) {
-            let path = path.clone();
+        if let Some(Wants::Lock(line)) = self.asks.get(&ticket).map(|asked| &asked.wants) {
+            let line = line.clone();
             self.news.told.insert(ticket, None);
-            self.news.stir(&path);
+            self.news.stir(&line);
         }
         self.settle();
     }
@@ -29,8 +29,8 @@ impl Core {
             return;
         }
         let mut stirred = mem::take(&mut self.news.stirred);
-        for path in stirred.drain(..) {
-            if let Some(line) = self.lines.get(&path) {
+        for id in stirred.drain(..) {
+            if let Some(line) = self.lines.get(&id) {
                 line.tell(&mut self.news);
             }
         }

@@ -6,7 +6,7 @@ use core::time::Duration;
 
 use super::*;
 use zklock_core::attempt::Patience;
-use zklock_core::dialect::Dialect;
+use zklock_core::dialect::{Dialect, Role};
 use zklock_jute::{EventKind, Names, Reply, Request, Stat};
 
 mod told;
@@ -53,6 +53,7 @@ impl Desk {
     fn lock(&mut self, thread: u64) -> Ticket {
         let ask = Ask::Lock {
             path: PATH.into(),
+            role: Role::Exclusive,
             patience: Patience::Waits,
             until: None,
         };

@@ -8,12 +8,11 @@ use super::Core;
 use super::ask::{Grant, GuardId, Loss, Outcome, Thread, Ticket};
 use super::asked::{Alarm, Wants};
 use super::leases::Lease;
-use super::line::{Acquires, Line, Turn, Waiter};
+use super::line::{Acquires, Line, LineId, Turn, Waiter};
 use super::releases::Told;
 use zklock_core::acquisition::{Acquisition, Reached, Refused, Wire};
 use zklock_core::answer::Failure;
 use zklock_core::attempt::{OwnNode, Patience};
-use zklock_core::dialect::Role;
 use zklock_core::path::node_in;
 use zklock_core::queue::Contest;
 use zklock_core::seen_ahead::SeenAhead;
@@ -29,25 +28,25 @@ type Farewell = (Option<Ticket>, (Vec<Request>, Option<Request>));
 
 impl Core {
     /// Takes in that a thread wants the lock at a path.
-    pub(super) fn lock(&mut self, path: &Arc<str>, waiter: Waiter) {
+    pub(super) fn lock(&mut self, id: &LineId, waiter: Waiter) {
         if let Some(why) = self.link.over {
             return self.wake(waiter.ticket, Outcome::Over(why));
         }
-        let line = self.lines.entry(path.clone()).or_default();
+        let line = self.lines.entry(id.clone()).or_default();
         if line.has(waiter.thread) {
             self.wake(waiter.ticket, Outcome::WouldDeadlock);
         } else if line.turn.is_none() {
-            self.begin_turn(path, waiter, None);
+            self.begin_turn(id, waiter, None);
         } else {
             line.waiting.push_back(waiter);
-            self.dismiss_tries(path);
+            self.dismiss_tries(id);
         }
     }
 
     /// Sends away the threads that do not wait for another one, once that counts as a lock that is taken.
-    pub(super) fn dismiss_tries(&mut self, path: &Arc<str>) {
-        let taken = self.is_shown_taken(path);
-        let Some(line) = self.lines.get_mut(path).filter(|_| taken) else {
+    pub(super) fn dismiss_tries(&mut self, id: &LineId) {
+        let taken = self.is_shown_taken(id);
+        let Some(line) = self.lines.get_mut(id).filter(|_| taken) else {
             return;
         };
         let tries = |waiter: &&Waiter| waiter.patience == Patience::Tries;
@@ -60,81 +59,84 @@ impl Core {
 
     /// Lets a thread try for the lock. Its create leaves together with the deletion of this number, if
     /// there is one.
-    pub(super) fn begin_turn(&mut self, path: &Arc<str>, waiter: Waiter, deletion: Option<u64>) {
-        let Some(line) = self.lines.get_mut(path) else {
+    pub(super) fn begin_turn(&mut self, id: &LineId, waiter: Waiter, deletion: Option<u64>) {
+        let Some(line) = self.lines.get_mut(id) else {
             return;
         };
         let settings = &self.link.settings;
         let (notes, contest) = (
-            settings.notes,
+            settings.notes && id.only.is_none(),
             Contest {
                 dialect: settings.dialect,
-                role: Role::Exclusive,
+                role: waiter.role,
                 permits: 0,
             },
         );
         let asks = (contest, waiter.patience);
-        let (id, session) = (Wire::fresh_id(&mut self.link), Wire::session(&self.link));
-        let mut acquisition = Acquisition::enter(asks, (path, &id), line.last, session);
+        let wire = &mut self.link.on(id);
+        let (fresh, session) = (wire.fresh_id(), wire.session());
+        let mut acquisition = Acquisition::enter(asks, (&id.path, &fresh), line.last, session);
         if notes {
             acquisition.record_seen(SeenAhead::default());
         }
-        if let Some(id) = deletion {
-            self.releases
-                .leave_with(id, &mut acquisition, &mut self.link);
+        if let Some(deletion) = deletion {
+            let next = (id, &mut acquisition);
+            self.releases.leave_with(deletion, next, &mut self.link);
         }
         let acquires = Box::new(Acquires {
             ticket: waiter.ticket,
             acquisition,
         });
         line.turn = Some((waiter.thread, Turn::Acquires(acquires)));
-        self.advance(path);
+        self.advance(id);
     }
 
     /// Lets the thread that has the turn go on as far as it can.
-    pub(super) fn advance(&mut self, path: &Arc<str>) {
+    pub(super) fn advance(&mut self, id: &LineId) {
         let Some(Acquires {
             ticket,
             acquisition,
-        }) = self.lines.get_mut(path).and_then(Line::acquires)
+        }) = self.lines.get_mut(id).and_then(Line::acquires)
         else {
             return;
         };
         let now = self.link.now;
         let lets_go = acquisition
             .tries()
-            .then(|| self.releases.awaited_until(path, now));
+            .then(|| self.releases.awaited_until(&id.path, now));
         let until = lets_go.flatten();
         acquisition.note_own_left(until.is_some());
-        let reached = acquisition.advance(&mut self.link);
+        let reached = acquisition.advance(&mut self.link.on(id));
         let until = until.filter(|_| acquisition.lets_own_go());
         for at in acquisition.rests_until().into_iter().chain(until) {
             self.alarms.insert((at, Alarm::Step(*ticket)));
         }
         for orphan in acquisition.left() {
-            self.releases.delete(path, orphan, &mut self.link);
+            self.releases.delete(&id.path, orphan, &mut self.link);
         }
         if let Some(reached) = reached {
-            self.reached(path, reached);
+            self.reached(id, reached);
         }
-        self.news.stir(path);
+        self.news.stir(id);
     }
 
     /// Takes in that the thread that had the turn has the lock, or never will.
-    fn reached(&mut self, path: &Arc<str>, reached: Reached) {
-        let Some(line) = self.lines.get_mut(path) else {
+    fn reached(&mut self, id: &LineId, reached: Reached) {
+        let Some(line) = self.lines.get_mut(id) else {
             return;
         };
         let Some((thread, Turn::Acquires(mut acquires))) = line.turn.take() else {
             return;
         };
         for orphan in acquires.acquisition.orphans() {
-            self.releases.delete(path, orphan, &mut self.link);
+            self.releases.delete(&id.path, orphan, &mut self.link);
         }
         let outcome = match reached {
             Reached::Held(mine, stamp) => {
-                line.last = LastGrant::new(&mine, line.last);
-                return self.granted(path, (thread, &mut acquires), (&mine, stamp));
+                if id.only.is_none() {
+                    line.last = LastGrant::new(&mine, line.last);
+                }
+                return self.granted(id, (thread, &mut acquires), (&mine, stamp));
             }
             Reached::GaveUp => Outcome::GaveUp {
                 taken: acquires.acquisition.is_taken(),
@@ -147,27 +149,27 @@ impl Core {
         };
         line.last = None;
         self.wake(acquires.ticket, outcome);
-        self.next_turn(path, None);
+        self.next_turn(id, None);
     }
 
     /// Gives the thread the lock, on the strength of this proof of its node.
     fn granted(
         &mut self,
-        path: &Arc<str>,
+        id: &LineId,
         (thread, by): (Thread, &mut Acquires),
         (mine, stamp): (&OwnNode, Stamp),
     ) {
-        let (node, token) = (Arc::from(node_in(path, &mine.name)), mine.origin.czxid);
-        let lock = (path.clone(), Arc::clone(&node), token);
+        let (node, token) = (Arc::from(node_in(&id.path, &mine.name)), mine.origin.czxid);
+        let lock = (id.clone(), Arc::clone(&node), token);
         let (guard, trust) = self.leases.begin(lock, stamp, &self.link);
-        if let Some(lease) = self.leases.get(guard) {
+        if let Some(lease) = self.leases.get(guard).filter(|_| id.only.is_none()) {
             let by = &mut by.acquisition;
             self.orderly.begin((guard, lease), by, &self.link);
         }
         let has_waited = by.acquisition.is_taken();
         self.counts.grants += 1;
         self.counts.waits += u64::from(has_waited);
-        if let Some(line) = self.lines.get_mut(path) {
+        if let Some(line) = self.lines.get_mut(id) {
             line.turn = Some((thread, Turn::Holds { guard, has_waited }));
         }
         let grant = Grant {
@@ -180,20 +182,20 @@ impl Core {
     }
 
     /// Gives the turn to the next thread in line.
-    pub(super) fn next_turn(&mut self, path: &Arc<str>, deletion: Option<u64>) {
+    pub(super) fn next_turn(&mut self, id: &LineId, deletion: Option<u64>) {
         let count = self.lines.len();
-        let Some(line) = self.lines.get_mut(path) else {
+        let Some(line) = self.lines.get_mut(id) else {
             return;
         };
         line.streak = 0;
         match line.waiting.pop_front() {
-            Some(waiter) => self.begin_turn(path, waiter, deletion),
+            Some(waiter) => self.begin_turn(id, waiter, deletion),
             None => {
                 if line.last.is_none() || IDLE_LINES < count {
-                    self.lines.remove(path);
+                    self.lines.remove(id);
                 }
-                if let Some(id) = deletion {
-                    self.releases.send(id, &mut self.link);
+                if let Some(deletion) = deletion {
+                    self.releases.send(deletion, &mut self.link);
                 }
             }
         }
@@ -205,7 +207,7 @@ impl Core {
         let lease = self.leases.end(guard);
         let turn = lease
             .as_ref()
-            .and_then(|lease| self.lines.get_mut(&lease.path)?.turn.take());
+            .and_then(|lease| self.lines.get_mut(&lease.line)?.turn.take());
         let (Some(lease), Some((_, Turn::Holds { has_waited, .. }))) = (lease, turn) else {
             return self.unlocked(told, Outcome::Lost(why));
         };
@@ -219,7 +221,7 @@ impl Core {
         let word = self.orderly.end(&lease);
         if lease.session != self.link.session {
             // The node went with its session.
-            return self.next_turn(&lease.path, None);
+            return self.next_turn(&lease.line, None);
         }
         let writes = match held {
             true => (ops, word),
@@ -241,16 +243,16 @@ impl Core {
             true => ops,
             false => word.into_iter().collect(),
         };
-        if let Some(line) = self.lines.get_mut(&lease.path).filter(|_| !ops.is_empty()) {
+        if let Some(line) = self.lines.get_mut(&lease.line).filter(|_| !ops.is_empty()) {
             // If the write is refused, the node is ahead of the next one for a while.
             line.last = None;
         }
         let id = self.releases.begin(&lease.node, ops, told, &self.link);
         if joins {
-            return self.next_turn(&lease.path, Some(id));
+            return self.next_turn(&lease.line, Some(id));
         }
         self.releases.send(id, &mut self.link);
-        self.next_turn(&lease.path, None);
+        self.next_turn(&lease.line, None);
     }
 
     fn unlocked(&mut self, told: Option<Ticket>, outcome: Outcome) {
@@ -262,7 +264,7 @@ impl Core {
     /// Hands a lock to the next thread in line, if it may.
     fn hand_on(&mut self, lease: &Lease, has_waited: bool) -> bool {
         let most = self.link.settings.local_handoffs;
-        let line = self.lines.get_mut(&lease.path);
+        let line = self.lines.get_mut(&lease.line);
         let Some(line) = line.filter(|line| line.streak < most && !line.waiting.is_empty()) else {
             return false;
         };
@@ -292,8 +294,8 @@ impl Core {
         let Some(asked) = self.asks.get(&ticket) else {
             return;
         };
-        let path = match &asked.wants {
-            Wants::Lock(path) => path.clone(),
+        let id = match &asked.wants {
+            Wants::Lock(line) => line.clone(),
             Wants::Verify(_) => return self.wake(ticket, Outcome::GaveUp { taken: false }),
             Wants::Commit(guard) => {
                 let outcome = self.gives_up_commit(ticket, *guard);
@@ -304,17 +306,17 @@ impl Core {
                 return self.wake(ticket, outcome);
             }
         };
-        let Some(line) = self.lines.get_mut(&path) else {
+        let Some(line) = self.lines.get_mut(&id) else {
             return;
         };
         match line.acquires().filter(|one| one.ticket == ticket) {
             Some(acquires) => {
-                acquires.acquisition.cancel(&mut self.link);
-                self.advance(&path);
+                acquires.acquisition.cancel(&mut self.link.on(&id));
+                self.advance(&id);
             }
             None => {
                 line.waiting.retain(|waiter| waiter.ticket != ticket);
-                let taken = self.is_shown_taken(&path);
+                let taken = self.is_shown_taken(&id);
                 self.wake(ticket, Outcome::GaveUp { taken });
             }
         }
@@ -323,17 +325,17 @@ impl Core {
     /// Returns whether another thread of this client is before the one with this ticket. That one may wake
     /// it without a message from the server, so a thread that reads what the server sends would sleep on.
     pub fn is_in_line(&self, ticket: Ticket) -> bool {
-        let Some(Wants::Lock(path)) = self.asks.get(&ticket).map(|asked| &asked.wants) else {
+        let Some(Wants::Lock(id)) = self.asks.get(&ticket).map(|asked| &asked.wants) else {
             return false;
         };
-        let line = self.lines.get(path);
+        let line = self.lines.get(id);
         line.is_some_and(|line| line.waiting.iter().any(|waiter| waiter.ticket == ticket))
     }
 
     /// Returns whether a thread that is not first in line may say that the lock is taken. Without a
     /// connection, the one ahead may itself wait for a server.
-    fn is_shown_taken(&self, path: &str) -> bool {
-        let held = self.lines.get(path).and_then(Line::guard).is_some();
+    fn is_shown_taken(&self, id: &LineId) -> bool {
+        let held = self.lines.get(id).and_then(Line::guard).is_some();
         held || self.link.is_connected()
     }
 }

@@ -7,6 +7,7 @@ use core::time::Duration;
 
 use super::calls::{Creation, Purpose};
 use super::ids::id_of;
+use super::line::LineId;
 use super::link::Link;
 use zklock_core::acquisition::{CallId, Note, Wire};
 use zklock_core::path::{self, node_in};
@@ -15,16 +16,26 @@ use zklock_core::validity::Stamp;
 use zklock_jute::{CreateMode, Request};
 
 impl Creation {
-    pub(super) fn new(path: &Arc<str>, prefix: &str) -> Self {
+    pub(super) fn new(line: &LineId, prefix: &str) -> Self {
         Self {
-            path: path.clone(),
+            line: line.clone(),
             prefix: prefix.into(),
             is_wanted: true,
         }
     }
 }
 
+/// The link, for the attempt in a line.
+pub(super) struct Wired<'a> {
+    link: &'a mut Link,
+    line: &'a LineId,
+}
+
 impl Link {
+    pub(super) fn on<'a>(&'a mut self, line: &'a LineId) -> Wired<'a> {
+        Wired { link: self, line }
+    }
+
     pub(super) fn creation(&self, dir: &str, prefix: &str) -> Request {
         Request::Create {
             path: node_in(dir, prefix),
@@ -36,57 +47,58 @@ impl Link {
     }
 }
 
-impl Wire for Link {
+impl Wire for Wired<'_> {
     fn now(&self) -> Duration {
-        self.now
+        self.link.now
     }
 
     fn session(&self) -> Option<i64> {
-        Some(self.session).filter(|session| *session != 0)
+        Some(self.link.session).filter(|session| *session != 0)
     }
 
     fn is_connected(&self) -> bool {
-        Self::is_connected(self)
+        self.link.is_connected()
     }
 
     fn transacts(&self) -> bool {
-        self.transacts
+        self.link.transacts
     }
 
     fn stamp(&self) -> Stamp {
-        Self::stamp(self)
+        self.link.stamp()
     }
 
     fn next_for_a_grant(&self, proof: &GrantProof) -> Next {
-        proof.next(&self.lifetime, self.now)
+        proof.next(&self.link.lifetime, self.link.now)
     }
 
     fn renews_at(&self, proof: &GrantProof) -> Duration {
-        proof.renews_at(&self.lifetime, self.now)
+        proof.renews_at(&self.link.lifetime, self.link.now)
     }
 
     fn fresh_id(&mut self) -> String {
-        id_of(Self::fresh_id(self))
+        id_of(self.link.fresh_id())
     }
 
-    fn send(&mut self, dir: &Arc<str>, request: Request) -> CallId {
-        Self::send(self, request, Purpose::Step(dir.clone()))
+    fn send(&mut self, _: &Arc<str>, request: Request) -> CallId {
+        self.link.send(request, Purpose::Step(self.line.clone()))
     }
 
     fn create(&mut self, dir: &Arc<str>, prefix: &str) -> CallId {
-        let create = self.creation(dir, prefix);
-        Self::send(self, create, Purpose::Create(Creation::new(dir, prefix)))
+        let create = self.link.creation(dir, prefix);
+        let creation = Creation::new(self.line, prefix);
+        self.link.send(create, Purpose::Create(creation))
     }
 
     fn parents(&self, dir: &str) -> Option<Vec<Request>> {
-        let idle = match self.settings.dialect.takes_containers() {
+        let idle = match self.link.settings.dialect.takes_containers() {
             true => CreateMode::Container,
             false => CreateMode::Persistent,
         };
         let make = |path: &str| Request::Create {
             path: path.into(),
             data: Vec::new().into(),
-            acl: self.settings.acl.clone(),
+            acl: self.link.settings.acl.clone(),
             mode: match path == dir {
                 true => idle,
                 false => CreateMode::Persistent,
@@ -97,7 +109,7 @@ impl Wire for Link {
     }
 
     fn abandon(&mut self, create: CallId) -> bool {
-        self.calls.abandons(create);
+        self.link.calls.abandons(create);
         true
     }
 
@@ -110,6 +122,6 @@ impl Wire for Link {
     }
 
     fn tell(&mut self, note: Note<'_>) {
-        self.hangs_up |= matches!(note, Note::Diverged(_));
+        self.link.hangs_up |= matches!(note, Note::Diverged(_));
     }
 }

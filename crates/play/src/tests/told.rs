@@ -195,6 +195,7 @@ fn try_behind_a_leftover(mine: &str) -> (Desk, Ticket) {
     assert_eq!(desk.sent(), ["set _sync"]);
     let ask = Ask::Lock {
         path: PATH.into(),
+        role: Role::Exclusive,
         patience: Patience::Tries,
         until: None,
     };

@@ -191,6 +191,7 @@ fn directories_whose_outermost_create_is_thrown_away_are_made_again() {
     let mut desk = Desk::new();
     let ask = Ask::Lock {
         path: "/jobs/m".into(),
+        role: Role::Exclusive,
         patience: Patience::Waits,
         until: None,
     };

@@ -473,6 +473,7 @@ impl World {
         self.tell_story(|| format!("c{client}.{thread} wants {} (op {op})", PATHS[want.path]));
         let ask = Ask::Lock {
             path: self.paths[want.path].clone(),
+            role: want.role,
             patience: match want.tries {
                 true => Patience::Tries,
                 false => Patience::Waits,

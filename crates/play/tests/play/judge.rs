@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use zklock_core::dialect::Role;
 use zklock_jute::{Event, EventKind};
 use zklock_play::{Loss, Outcome};
 
@@ -16,6 +17,13 @@ const ROUNDING: Duration = Duration::from_micros(1);
 impl Op {
     pub(crate) fn path(&self) -> &'static str {
         PATHS[self.want.path]
+    }
+
+    /// Returns whether both wait in one line of their client, which threads do that want to be alone.
+    pub(crate) fn is_in_line_of(&self, other: &Self) -> bool {
+        let same = (self.client, self.want.path) == (other.client, other.want.path);
+        let alone = |op: &Self| op.want.role == Role::Exclusive;
+        same && alone(self) && alone(other)
     }
 
     /// Returns when its thread left the line.
@@ -44,8 +52,22 @@ impl Life {
 
     pub(crate) fn is_ahead_of(&self, dir: &str, node: &str) -> bool {
         let number = &node[node.len().saturating_sub(10)..];
-        self.contends && self.number() < number && self.is_in(dir)
+        let both_read = is_reader(&self.path) && is_reader(node);
+        self.contends && self.number() < number && self.is_in(dir) && !both_read
     }
+}
+
+/// Returns whether the deletion of a node may be taken for the turn of the next one.
+pub(crate) fn passes_on(node: &str, next: &str) -> bool {
+    match (is_reader(node), is_reader(next)) {
+        (true, _) => next.contains("-__WRIT__"),
+        (_, true) => node.contains("-__WRIT__"),
+        _ => node.contains("-lock-") && next.contains("-lock-"),
+    }
+}
+
+pub(crate) fn is_reader(node: &str) -> bool {
+    node.contains("-__READ__")
 }
 
 // Was a promise broken?
@@ -57,6 +79,7 @@ impl World {
         if let Some(why) = self.is_granted_wrongly(op) {
             return self.fail(why);
         }
+        self.seen.shared += u64::from(self.shares(op));
         match self.plan.is_quiet() {
             true => self.judge_time(op),
             false => self.judge_time_after_troubles(op),
@@ -68,8 +91,7 @@ impl World {
         let one = &self.ops[op];
         let mut earlier = self.ops[..op].iter();
         let overtakes = |other: &Op| {
-            let same = (other.client, other.want.path) == (one.client, one.want.path);
-            same && other.granted.is_none() && other.ended.is_none()
+            other.is_in_line_of(one) && other.granted.is_none() && other.ended.is_none()
         };
         if earlier.any(overtakes) {
             return Some(format!("op {op} has overtaken a thread of its client"));
@@ -105,6 +127,18 @@ impl World {
             .then(|| format!("op {op} was granted {node}, which had gone before its turn"))
     }
 
+    fn both_read(&self, op: usize, other: usize) -> bool {
+        [op, other].map(|op| self.ops[op].want.role) == [Role::Read; 2]
+    }
+
+    /// Returns whether another reader holds the lock beside this op.
+    fn shares(&self, op: usize) -> bool {
+        let mut others = (0..self.ops.len()).filter(|other| *other != op);
+        let path = self.ops[op].want.path;
+        others
+            .any(|it| self.ops[it].want.path == path && self.both_read(op, it) && self.is_valid(it))
+    }
+
     /// Judges the time for which a guard was told to trust its lock: no other guard is valid now.
     pub(crate) fn judge_trust(&mut self, op: usize) {
         if !self.is_valid(op) {
@@ -118,7 +152,10 @@ impl World {
         }
         let path = self.ops[op].want.path;
         let mut others = (0..self.ops.len()).filter(|other| *other != op);
-        let other = others.find(|it| self.ops[*it].want.path == path && self.is_valid(*it));
+        let other = others.find(|it| {
+            let same = self.ops[*it].want.path == path && !self.both_read(op, *it);
+            same && self.is_valid(*it)
+        });
         let is_beyond = |other: &usize| [op, *other].iter().any(|op| self.is_beyond_promise(*op));
         if let Some(other) = other.filter(|other| !is_beyond(other)) {
             self.fail(format!("ops {op} and {other} both have a valid guard"));
@@ -330,10 +367,7 @@ impl World {
         let connected = self.clients[one.client].connected_at;
         let mut turn = (one.asked.max(connected), 2, "its call");
         // The threads before it in line.
-        for other in self.ops[..op]
-            .iter()
-            .filter(|it| (it.client, it.want.path) == (one.client, one.want.path))
-        {
+        for other in self.ops[..op].iter().filter(|it| it.is_in_line_of(one)) {
             let left = other.left();
             if let Some(left) = left.filter(|left| turn.0 <= *left) {
                 // A node that was created with a release, whose answer has no stat, is looked at.
@@ -382,13 +416,25 @@ impl World {
             at.is_some_and(|at| gone < at + while_it_settles)
         };
         let moved: Vec<_> = ahead().filter(just_before).collect();
+        // A writer may have become a reader, so whoever wants to be alone looks again. And a reader or writer that has
+        // seen several ahead does not watch all of them.
+        let came = mine.map_or(Time::ZERO, |mine| mine.from);
+        let was_there = |life: &&Life| life.to.is_none_or(|to| came < to);
+        let saw_several = !node.contains("-lock-") && 1 < ahead().filter(was_there).count();
+        let mut went = ahead().filter(|life| life.to == Some(gone));
+        // Readers may be many, and prove their nodes when it is their turn.
+        let looks = is_reader(node) || saw_several || went.any(|life| !passes_on(&life.path, node));
+        let event = match looks {
+            true => self.trips(3, 8),
+            false => self.trips(1, 1),
+        };
         match moved[..] {
-            [] if !is_new => self.trips(1, 1),
+            [] if !is_new => event,
             // The node beyond the nearest was deleted just before. Since then the waiter lists the queue, and asks
             // for the proof that the grant may need.
             [beyond] if !is_new && is_nearest => {
                 let listed = beyond.to.unwrap_or(gone) + self.trips(3, 8);
-                listed.saturating_sub(gone).max(self.trips(1, 1))
+                listed.saturating_sub(gone).max(event)
             }
             _ => self.trips(5, 8),
         }
@@ -418,15 +464,22 @@ impl World {
 
     fn judge_costs(&mut self, client: usize) {
         let asked = self.clients[client].asked;
+        let mixes = self.plan.mixes_roles();
         let (mut lists, mut reads, mut checks, mut count, mut commits) = (4, 4, 2, 0, 0);
         for op in self.ops.iter().filter(|op| op.client == client) {
             let gone = self.gone_during(op);
             let holds = self.holds_ahead_of(op);
             count += 1;
-            lists += 3 * holds + 1 + gone + u32::from(op.want.tries);
+            // Behind another kind of contender, the queue is listed again.
+            lists += 3 * holds + 1 + gone + u32::from(op.want.tries) + u32::from(mixes);
             reads += 8 * holds * (1 + gone) + 3 * gone + 4 + u32::from(self.plan.notes);
             commits += u32::from(op.want.commits);
-            let time = op.released.unwrap_or(self.now) - op.asked.max(BEGINNING);
+            // A reader has its node confirmed only when it is its turn.
+            let from = match op.want.role {
+                Role::Read => op.granted.unwrap_or(self.now),
+                _ => op.asked.max(BEGINNING),
+            };
+            let time = op.released.unwrap_or(self.now).saturating_sub(from);
             checks +=
                 2 * holds + 1 + (time.as_nanos() / self.proof_every().as_nanos()) as u32 + gone;
         }
@@ -487,8 +540,7 @@ impl World {
                 .any(|gone| mine.from + settles < gone)
         });
         let waits = |other: &Op| {
-            let same = (other.client, other.want.path) == (one.client, one.want.path);
-            same && other.granted.is_none() && other.ended.is_none()
+            other.is_in_line_of(one) && other.granted.is_none() && other.ended.is_none()
         };
         let is_followed = self.ops.iter().any(waits);
         let quiet = self.plan.is_quiet() && self.plan.local_handoffs == 0;

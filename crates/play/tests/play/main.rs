@@ -15,7 +15,8 @@
 //! be sent in vain. In the other seeds connections break or go silent, replies are lost, processes stop, clients
 //! are closed, ticks come late, nodes are deleted by others, and servers freeze, lag, crash, lose each other,
 //! elect leaders and throw requests away. In a quarter of the seeds threads write under their locks, in another
-//! one releases leave notes, and in a third one another program puts holds into the queues.
+//! one releases leave notes, and in a third one another program puts holds into the queues. In a seventh, threads read and
+//! write.
 //! [`unheard`] plays some seeds once more, with clients that give their sessions up.
 //!
 //! `ZKLOCK_PLAY` says how many seeds to play, `ZKLOCK_PLAY_FIRST` from which one on, and `ZKLOCK_PLAY_SEED`
@@ -127,6 +128,7 @@ fn every_promise_is_kept_whatever_breaks() {
         all.told,
         all.explained,
         all.recovered,
+        all.shared,
     ] {
         assert!(seeds < 1_000 || seeds / 1_000 < count, "{all:?}");
     }

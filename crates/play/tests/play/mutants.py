@@ -198,7 +198,7 @@ MUTANTS = [
         "next-not-called",
         "a thread that gives up does not call the next one in line",
         "play/turns.rs",
-        "        self.wake(acquires.ticket, outcome);\n        self.next_turn(path, None);",
+        "        self.wake(acquires.ticket, outcome);\n        self.next_turn(id, None);",
         "        self.wake(acquires.ticket, outcome);",
     ),
     (
@@ -220,7 +220,7 @@ MUTANTS = [
         "what an attempt leaves is not deleted",
         "play/turns.rs",
         "        for orphan in acquires.acquisition.orphans() {\n"
-        "            self.releases.delete(path, orphan, &mut self.link);",
+        "            self.releases.delete(&id.path, orphan, &mut self.link);",
         "        for orphan in acquires.acquisition.orphans() {\n"
         "            let _ = orphan;",
     ),
@@ -537,14 +537,14 @@ MUTANTS = [
         "line-not-told",
         "a thread in line is not told that one before it has left",
         "play/dispatch.rs",
-        "            self.news.stir(path);\n",
-        "            let _ = path;\n",
+        "            self.news.stir(line);\n",
+        "            let _ = line;\n",
     ),
     (
         "queue-not-told",
         "a thread is not told whom it waits for in the queue",
         "play/turns.rs",
-        "        self.news.stir(path);\n",
+        "        self.news.stir(id);\n",
         "",
     ),
     (
@@ -561,6 +561,35 @@ MUTANTS = [
         "        let Some(told) = self.told.get_mut(&ticket).filter(is_new) else {",
         "        let Some(told) = self.told.get_mut(&ticket) else {",
     ),
+    # Readers and writers.
+    (
+        "readers-wait-for-readers",
+        "readers wait for each other",
+        "core/dialect.rs",
+        "        (self, other) != (Self::WithReaders, Self::WithReaders)",
+        "        (self, other) != (Self::WithReaders, Self::WithReaders) || self == other",
+    ),
+    (
+        "writer-passes-readers",
+        "a writer does not wait for the readers ahead",
+        "core/queue.rs",
+        "entry.sharing.conflicts(self.role.sharing());",
+        "entry.sharing == crate::dialect::Sharing::Alone;",
+    ),
+    (
+        "readers-stay-proven",
+        "readers that wait have their nodes confirmed meanwhile",
+        "core/acquisition/progress.rs",
+        "(blocked.last && role != Role::Read) || may_be_next",
+        "blocked.last || may_be_next",
+    ),
+    (
+        "writer-lists-again",
+        "a writer lists the queue when the reader ahead is gone",
+        "core/dialect.rs",
+        "Self::CuratorRead | Self::KazooRead | Self::RecipeRead => true,",
+        "Self::CuratorRead | Self::KazooRead | Self::RecipeRead => false,",
+    ),
     (
         "all-hold",
         "every nearest node is said to hold the lock",
@@ -572,8 +601,8 @@ MUTANTS = [
         "telling-costs",
         "for who wants to know whom it waits for, the server is asked for something",
         "play/tells_news.rs",
-        "            self.news.stir(&path);\n        }\n        self.settle();",
-        "            self.news.stir(&path);\n            if self.link.is_connected() {\n"
+        "            self.news.stir(&line);\n        }\n        self.settle();",
+        "            self.news.stir(&line);\n            if self.link.is_connected() {\n"
         "                self.link.calls.ping(self.link.now);\n            }\n        }\n        self.settle();",
     ),
     (
@@ -622,8 +651,8 @@ MUTANTS = [
         "try-not-called",
         "a try that waits for a deletion is not told of its end",
         "play/dispatch.rs",
-        "            self.advance(&path.into());",
-        "            let _ = path;",
+        "                self.advance(&line);\n            }\n        }\n    }\n\n    /// Takes in that something",
+        "                let _ = line;\n            }\n        }\n    }\n\n    /// Takes in that something",
     ),
     (
         "end-forgets-guards",

@@ -4,6 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use fastrand::Rng;
+use zklock_core::dialect::Role;
 
 use crate::holds::Pause;
 use crate::servers::SERVERS;
@@ -43,6 +44,8 @@ pub(crate) type Script = Vec<Want>;
 pub(crate) struct Want {
     pub(crate) pause: Duration,
     pub(crate) path: usize,
+    /// Whether to be alone, to read, or to write.
+    pub(crate) role: Role,
     pub(crate) tries: bool,
     pub(crate) limit: Option<Duration>,
     pub(crate) cancel_after: Option<Duration>,
@@ -198,6 +201,9 @@ impl Plan {
         if seed % 8 == 4 {
             plan.add_wants(&mut Rng::with_seed(!seed), hold);
         }
+        if seed % 5 == 2 && !plan.notes {
+            plan.add_roles(&mut Rng::with_seed(!seed));
+        }
         plan.add_writes(&mut Rng::with_seed(!seed), hold);
         if [7, 13].contains(&(seed % 16)) {
             plan.add_refusals(&mut Rng::with_seed(!seed), hold);
@@ -227,6 +233,18 @@ impl Plan {
                     ..want(chance, 2, hold)
                 });
             }
+        }
+    }
+
+    /// Threads read and write; at the second path, some want to be alone too.
+    fn add_roles(&mut self, chance: &mut Rng) {
+        for want in self.clients.iter_mut().flatten().flatten() {
+            let first = match want.path {
+                0 => Role::Read,
+                _ => Role::Exclusive,
+            };
+            let roles = [first, Role::Read, Role::Write];
+            want.role = chance.choice(roles).unwrap_or(first);
         }
     }
 
@@ -264,7 +282,7 @@ impl Plan {
             .flatten()
             .filter(|_| writes)
         {
-            want.commits = chance.bool();
+            want.commits = chance.bool() && want.role != Role::Read;
             want.verifies &= !want.commits;
             want.leaves = want.unlocks && chance.bool();
             // A refused write delays the create of the next thread, which goes along with the
@@ -293,6 +311,12 @@ impl Plan {
             released: up_to(chance, hold),
         };
         self.pauses = (0..2).map(one).collect();
+    }
+
+    /// Returns whether threads read and write.
+    pub(crate) fn mixes_roles(&self) -> bool {
+        let mut wants = self.clients.iter().flatten().flatten();
+        wants.any(|want| want.role != Role::Exclusive)
     }
 
     pub(crate) fn is_quiet(&self) -> bool {
@@ -366,6 +390,7 @@ fn want(chance: &mut Rng, paths: usize, hold: Duration) -> Want {
             false => us(chance.u64(..2_000)),
         },
         path: chance.usize(..paths),
+        role: Role::Exclusive,
         tries: chance.u8(..8) == 0,
         limit: (chance.u8(..4) == 0).then(|| up_to(chance, hold * 2)),
         cancel_after: (chance.u8(..10) == 0).then(|| up_to(chance, hold)),

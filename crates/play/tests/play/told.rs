@@ -1,10 +1,13 @@
 //! The news besides grants: whom a thread waits for, why a lock was lost, and the counts.
 
+use std::cmp::Ordering;
 use std::time::Duration;
 
+use zklock_core::dialect::Role;
 use zklock_play::{Ahead, Counts, Loss, Nearest, Ticket};
 
 use crate::client::{Client, Op};
+use crate::judge::passes_on;
 use crate::servers::Time;
 use crate::world::{BEGINNING, Life, World};
 
@@ -65,10 +68,9 @@ impl World {
     /// the op has the turn.
     fn line_ahead(&self, op: usize) -> Option<(usize, bool)> {
         let one = &self.ops[op];
-        let mut before = self.ops[..op].iter().filter(|other| {
-            let same = (other.client, other.want.path) == (one.client, one.want.path);
-            same && other.is_open()
-        });
+        let mut before = self.ops[..op]
+            .iter()
+            .filter(|other| other.is_in_line_of(one) && other.is_open());
         let first = before.next()?;
         let count = 1 + before.count();
         Some((count, count == 1 && first.granted.is_some()))
@@ -102,10 +104,14 @@ impl World {
                 .filter(|life| life.is_there(at) || is_heard(life))
                 .collect();
             let last = before.iter().max_by_key(|life| life.number());
-            before.len() == ahead.count && last.is_some_and(|last| last.path == theirs.path)
+            let mut first = lives()
+                .filter(|life| life.is_ahead_of(one.path(), &theirs.path) && life.is_there(at));
+            let holds = first.next().is_none();
+            let is_nearest = last.is_some_and(|last| last.path == theirs.path);
+            before.len() == ahead.count && is_nearest && ahead.holds == holds
         });
         let is_owner = theirs.owner == nearest.stat.ephemeral_owner;
-        is_so && is_read && is_owner && ahead.holds == (ahead.count == 1)
+        is_so && is_read && is_owner
     }
 
     /// Judges the lines after a turn: each thread that waits behind others of its client knows how many there are.
@@ -158,7 +164,9 @@ impl World {
             };
             let (was_nearest, was_alone) =
                 (since + looks < left(theirs), alone + looks < left(theirs));
-            if (was_nearest && !told(false)) || (was_alone && !told(true)) {
+            // Only then does the thread watch whom the nearest one waits for.
+            let watches = one.want.role == Role::Exclusive && passes_on(&theirs.path, node);
+            if (was_nearest && !told(false)) || (watches && was_alone && !told(true)) {
                 let theirs = theirs.path.clone();
                 return self.fail(format!("op {op} was not told of {theirs} ahead"));
             }
@@ -231,7 +239,14 @@ impl World {
         // The nodes of a former session go with that session, and nobody here deletes them.
         let (session, _) = self.clients[client].core.session();
         let mut others = lives.filter(|life| life.owner != session || had(life));
-        let mut before = self.ops[..op].iter().filter(|other| {
+        // Threads that read or write stand in the queue beside others of their client, even those that asked later.
+        let before = (0..self.ops.len()).filter(|other| match other.cmp(&op) {
+            Ordering::Less => true,
+            Ordering::Equal => false,
+            Ordering::Greater => !one.is_in_line_of(&self.ops[*other]),
+        });
+        let mut before = before.filter(|other| {
+            let other = &self.ops[*other];
             let left = other.left().unwrap_or(self.now);
             (other.client, other.want.path) == (client, path) && one.asked <= left
         });

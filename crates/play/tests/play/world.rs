@@ -167,6 +167,8 @@ pub(crate) struct Seen {
     pub(crate) told: u64,
     /// Locks that were granted in time when nothing broke any more.
     pub(crate) recovered: u64,
+    /// Grants to readers while another reader held the lock.
+    pub(crate) shared: u64,
     /// Losses whose reason was made more exact.
     pub(crate) explained: u64,
 }
@@ -190,6 +192,7 @@ impl Seen {
         self.unheld += other.unheld;
         self.told += other.told;
         self.recovered += other.recovered;
+        self.shared += other.shared;
         self.explained += other.explained;
     }
 }

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use parking_lot::{Condvar, Mutex};
 use rustix::time::{ClockId, clock_gettime};
 use zklock_core::attempt::Patience;
-use zklock_core::dialect::Dialect;
+use zklock_core::dialect::{Dialect, Role};
 use zklock_jute::{OpCode, Request};
 use zklock_play::{Ask, Core, GuardId, Outcome, Settings, Thread, Ticket, Time};
 
@@ -118,6 +118,7 @@ impl Client {
     pub(crate) fn lock(&self, path: &Arc<str>, until: Option<Time>) -> Result<Guard<'_>, Outcome> {
         let ask = Ask::Lock {
             path: path.clone(),
+            role: Role::Exclusive,
             patience: Patience::Waits,
             until,
         };
