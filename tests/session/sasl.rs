@@ -201,6 +201,18 @@ fn a_server_without_sasl_is_passed_over() {
     assert!(refused.to_string().ends_with(advice), "{refused}");
 }
 
+/// A login takes two round trips after the greeting, each within the time of a greeting, but not all within one.
+#[test]
+#[ignore = "needs a ZooKeeper server"]
+fn a_server_that_is_far_away_lets_a_client_in_at_once() {
+    let proxy = Proxy::start(&strict().hosts());
+    proxy.delay(Duration::from_millis(260));
+    let logs_in = login(&proxy.hosts(), "ann", USERS[0].1);
+    let client = logs_in.session_timeout(2 * SOON).connect().unwrap();
+    assert_eq!((proxy.connections(), proxy.greetings()), (1, 1));
+    client.close().unwrap();
+}
+
 #[test]
 #[ignore = "needs a ZooKeeper server"]
 fn a_login_that_is_cut_short_is_made_again_and_the_lock_stays() {

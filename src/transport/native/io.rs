@@ -139,14 +139,7 @@ impl Io {
         self.rotation.greeted(since_boot().saturating_sub(sent));
         let timeout = self.shared.status.greeted(self.session.id, granted, sent);
         #[cfg(feature = "sasl")]
-        if let Err(end) = log_in(
-            &self.shared,
-            channel,
-            &mut inbox,
-            target,
-            sent.saturating_add(limit),
-            begun,
-        ) {
+        if let Err(end) = log_in(&self.shared, channel, &mut inbox, target, limit, begun) {
             return self.finish(target, end, false);
         }
         let had = (before == self.session.id).then_some(had);

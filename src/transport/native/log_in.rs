@@ -38,12 +38,14 @@ pub(super) fn prepare(
 }
 
 /// Logs in with the prepared token; no other thread uses the connection before that.
+///
+/// Each answer may take as long as the greeting: there are up to three, and a far server needs a round trip for each.
 pub(super) fn log_in(
     shared: &Shared,
     channel: &Arc<Channel>,
     inbox: &mut Inbox,
     target: &Target,
-    deadline: Duration,
+    limit: Duration,
     begun: Option<Begun>,
 ) -> Result<(), End> {
     let Some(begun) = begun else {
@@ -53,11 +55,11 @@ pub(super) fn log_in(
         target,
         "it has granted a session, and the SASL login goes on",
     );
-    let limit = deadline.saturating_sub(since_boot());
     let ask = |token: &[u8]| {
         let mut state = shared.state.lock();
         state.queue.push_aside(|out| encode_sasl(token, out));
         shared.flush(state);
+        let deadline = since_boot().saturating_add(limit);
         let reply = next_reply(shared, channel, inbox, deadline);
         reply.map_err(|complaint| in_words(complaint, limit))
     };
