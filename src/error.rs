@@ -14,7 +14,9 @@ pub(crate) use self::lost_reason::LossCell;
 pub use self::lost_reason::LostReason;
 #[cfg(feature = "sasl-gssapi")]
 pub(crate) use self::tried::NO_TICKET;
-pub(crate) use self::tried::{ANSWERS_IN_TLS, NO_TLS, OTHER_SERVICE, TLS_PORT, by_reason};
+pub(crate) use self::tried::{
+    ANSWERS_IN_TLS, NO_QUORUM, NO_TLS, OTHER_SERVICE, TLS_PORT, by_reason,
+};
 #[cfg(feature = "sasl")]
 pub(crate) use self::tried::{NO_SASL_LOGIN, PREPARES_LOGIN};
 use crate::time::limit::Limit;

@@ -4,7 +4,12 @@ use std::fmt;
 use std::time::Duration;
 
 /// The end of the reason why a server gave no session, if its port seems not to use TLS.
-pub(crate) const NO_TLS: &str = "as by a port without TLS";
+pub(crate) const NO_TLS: &str =
+    "as by a port without TLS, or by a server without a quorum or with too many clients here";
+
+/// The same, if the server agreed on TLS.
+pub(crate) const NO_QUORUM: &str =
+    "as a server without a quorum does, or one that has too many clients here";
 
 /// The same, if the port may be for TLS.
 pub(crate) const TLS_PORT: &str =
@@ -33,6 +38,9 @@ const AUTHORITY: &str =
     "name the authority that signed the servers' certificates, with Tls::ca_file or --tls-ca";
 
 const PORT_FOR_TLS: &str = "name the servers' ports for TLS, or connect without it";
+
+const PORT_OR_QUORUM: &str = "name the servers' ports for TLS, or connect without it; if these are for TLS, look whether \
+    the servers have a quorum, and whether their maxClientCnxns allows one more connection from this address";
 
 const TICKET: &str = "get a ticket with kinit, or name a keytab in KRB5_CLIENT_KTNAME, and look whether the key \
     distribution centre answers";
@@ -76,11 +84,13 @@ fn unanswered(f: &mut fmt::Formatter<'_>, limit: Duration, tried: &[String]) -> 
             "no ZooKeeper server answered all that was asked within {limit:?}: allow more time, and look whether the servers run"
         );
     }
-    let (tried, to_do) = (by_reason(tried).join("; "), to_do(tried));
-    write!(
-        f,
-        "no ZooKeeper server answered within {limit:?} ({tried}): {to_do}"
-    )
+    let why = reasons_and_advice(tried);
+    write!(f, "no ZooKeeper server answered within {limit:?} {why}")
+}
+
+/// Says why each server could not be used, and what to do about it.
+fn reasons_and_advice(tried: &[String]) -> String {
+    format!("({}): {}", by_reason(tried).join("; "), to_do(tried))
 }
 
 /// Groups the lines `host:port: reason` by their reasons, with all servers of each reason.
@@ -99,7 +109,12 @@ pub(crate) fn by_reason(tried: &[String]) -> Vec<String> {
 
 /// What to do, by a part of the reason why a server could not be used.
 const ADVICE: &[(&str, &str)] = &[
-    (NO_TLS, PORT_FOR_TLS),
+    (NO_TLS, PORT_OR_QUORUM),
+    (
+        NO_QUORUM,
+        "look whether the servers have a quorum, and whether their maxClientCnxns allows one more connection from \
+         this address",
+    ),
     // What came is no TLS.
     ("InvalidContentType", PORT_FOR_TLS),
     (
@@ -166,7 +181,9 @@ pub(super) fn to_do(tried: &[String]) -> &'static str {
 mod tests {
     use std::time::Duration;
 
-    use super::{NO_SASL_LOGIN, NO_TICKET, PREPARES_LOGIN, by_reason, to_do};
+    use super::{
+        NO_QUORUM, NO_SASL_LOGIN, NO_TICKET, NO_TLS, PREPARES_LOGIN, TLS_PORT, by_reason, to_do,
+    };
     use crate::Error;
 
     #[test]
@@ -227,6 +244,15 @@ mod tests {
         ] {
             let tried = format!("zk:1: TLS could not be agreed on: {reason}");
             assert!(to_do(&[tried]).contains(advice), "{reason}");
+        }
+    }
+
+    #[test]
+    fn the_advice_about_a_server_that_hangs_up_is_about_its_quorum_and_its_port() {
+        for (cause, ports) in [(NO_TLS, true), (NO_QUORUM, false), (TLS_PORT, true)] {
+            let told = to_do(&[format!("zk:1: it closed the connection, {cause}")]);
+            assert!(told.contains("have a quorum"), "{told}");
+            assert_eq!(told.contains("for TLS"), ports, "{told}");
         }
     }
 

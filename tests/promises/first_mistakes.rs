@@ -341,7 +341,9 @@ fn a_port_without_tls() {
     assert!(told.contains("TLS could not be agreed on: "), "{told}");
     assert!(
         told.ends_with(
-            ", as by a port without TLS): name the servers' ports for TLS, or connect without it"
+            ", as by a port without TLS, or by a server without a quorum or with too many clients here): name the \
+             servers' ports for TLS, or connect without it; if these are for TLS, look whether the servers have a \
+             quorum, and whether their maxClientCnxns allows one more connection from this address"
         ),
         "{told}"
     );

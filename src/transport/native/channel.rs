@@ -93,17 +93,21 @@ impl Channel {
     }
 
     /// Does the TLS handshake, if TLS is configured.
-    pub(super) fn secure(&self, limit: Duration) -> Result<(), String> {
+    pub(super) fn secure(&self, limit: Duration) -> Result<(), Failed> {
         let Some(cipher) = &self.cipher else {
             return Ok(());
         };
         let agreed = cipher.shake_hands(&self.stream, limit);
-        agreed.map_err(|error| match error.kind() {
-            ErrorKind::UnexpectedEof | ErrorKind::BrokenPipe | ErrorKind::ConnectionReset => {
-                format!("TLS could not be agreed on: {HUNG_UP}, {NO_TLS}")
-            }
-            ErrorKind::TimedOut => format!("TLS could not be agreed on within {limit:.1?}"),
-            _ => format!("TLS could not be agreed on: {error}"),
+        agreed.map_err(|error| {
+            let (refusal, how) = match error.kind() {
+                // A server without a leader may do so to spare itself the handshake.
+                ErrorKind::UnexpectedEof | ErrorKind::BrokenPipe | ErrorKind::ConnectionReset => {
+                    (Some(Refusal::HungUp), format!(": {HUNG_UP}, {NO_TLS}"))
+                }
+                ErrorKind::TimedOut => (None, format!(" within {limit:.1?}")),
+                _ => (None, format!(": {error}")),
+            };
+            Failed(refusal, format!("TLS could not be agreed on{how}"))
         })
     }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::Io;
-use crate::error::TLS_PORT;
+use crate::error::{NO_QUORUM, NO_TLS, TLS_PORT};
 use crate::system::clock::since_boot;
 use crate::system::contained;
 use crate::transport::native::channel::Failed;
@@ -69,9 +69,12 @@ impl Io {
             self.rotation.refused(refusal);
             self.outage.refused(refusal);
         }
-        match hung_up && self.may_lack_tls() {
-            true => self.turned_away(&target, &format!("{reason}, {TLS_PORT}")),
-            false => self.turned_away(&target, &reason),
+        match self
+            .likely_cause()
+            .filter(|_| hung_up && !reason.ends_with(NO_TLS))
+        {
+            Some(cause) => self.turned_away(&target, &format!("{reason}, {cause}")),
+            None => self.turned_away(&target, &reason),
         }
         None
     }
@@ -89,9 +92,15 @@ impl Io {
         self.shared.rest(jittered(pause))
     }
 
-    /// Returns whether the lack of TLS may be why no server has given a session.
-    fn may_lack_tls(&self) -> bool {
-        !self.has_past() && self.shared.config.tls.is_none()
+    /// Returns why a server may hang up on a client that none has given a session yet.
+    fn likely_cause(&self) -> Option<&'static str> {
+        let cause = self
+            .shared
+            .config
+            .tls
+            .as_ref()
+            .map_or(TLS_PORT, |_| NO_QUORUM);
+        (!self.has_past()).then_some(cause)
     }
 
     fn turned_away(&self, host: &str, reason: &str) {

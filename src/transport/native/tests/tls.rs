@@ -11,8 +11,9 @@ use crate::Tls;
 use crate::support::relay::Relay;
 use crate::support::secure::{Keys, server};
 use crate::support::timed;
-use crate::transport::native::channel::Channel;
+use crate::transport::native::channel::{Channel, Failed};
 use crate::transport::native::hosts::Target;
+use zklock_core::connection::rotation::Refusal;
 
 const LONG: Duration = Duration::from_secs(10);
 
@@ -82,10 +83,23 @@ fn a_server_that_falls_silent_amid_the_handshake_gets_no_more_than_its_time() {
     let (agreed, took) = timed(|| channel.secure(limit));
     assert!(took < limit * 3 / 2, "{took:?}");
     assert_eq!(
-        agreed.unwrap_err(),
+        agreed.unwrap_err().1,
         "TLS could not be agreed on within 3.0s"
     );
     drop(late.join().unwrap());
+}
+
+/// Others without a leader get little time while one of them seems to hang: see `rotation`.
+#[test]
+fn a_server_that_hangs_up_amid_the_handshake_counts_as_one_without_a_leader() {
+    let keys = Keys::new();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let target = Target::of(listener.local_addr().unwrap());
+    let security = Tls::new().ca_file(keys.ca()).configure().unwrap();
+    let channel = Channel::connect(&target, LONG, Some(&security)).unwrap();
+    drop(listener.accept().unwrap());
+    let Failed(refusal, reason) = channel.secure(LONG).unwrap_err();
+    assert_eq!(refusal, Some(Refusal::HungUp), "{reason}");
 }
 
 #[test]
