@@ -15,7 +15,7 @@ pub use self::lost_reason::LostReason;
 #[cfg(feature = "sasl-gssapi")]
 pub(crate) use self::tried::NO_TICKET;
 pub(crate) use self::tried::{
-    ANSWERS_IN_TLS, NO_QUORUM, NO_TLS, OTHER_SERVICE, TLS_PORT, by_reason,
+    ANSWERS_IN_TLS, NO_QUORUM, NO_TLS, OTHER_SERVICE, TLS_PORT, by_reason, reasons_and_advice,
 };
 #[cfg(feature = "sasl")]
 pub(crate) use self::tried::{NO_SASL_LOGIN, PREPARES_LOGIN};

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use super::Client;
 use crate::builder::ClientBuilder;
 use crate::contender::Contender;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, reasons_and_advice};
 use crate::hold::Hold;
 use crate::job::Job;
 use crate::path;
@@ -29,6 +29,13 @@ impl Client {
     #[doc(hidden)]
     pub fn silent_for(&self) -> Option<Duration> {
         self.locks.session.status.silent_for()
+    }
+
+    /// Returns why no server serves this client, and what to do about it; `None` if nothing is known. For the program.
+    #[doc(hidden)]
+    pub fn why_silent(&self) -> Option<String> {
+        let trouble = self.locks.session.status.trouble();
+        (!trouble.is_empty()).then(|| reasons_and_advice(&trouble))
     }
 
     /// As [`close`](Self::close), with another limit for each step; for the program.

@@ -89,7 +89,7 @@ fn unanswered(f: &mut fmt::Formatter<'_>, limit: Duration, tried: &[String]) -> 
 }
 
 /// Says why each server could not be used, and what to do about it.
-fn reasons_and_advice(tried: &[String]) -> String {
+pub(crate) fn reasons_and_advice(tried: &[String]) -> String {
     format!("({}): {}", by_reason(tried).join("; "), to_do(tried))
 }
 

@@ -212,9 +212,11 @@ fn tell_of_silence(path: &str, client: &Client, seen: &Receiver<Seen>) {
         told = left.is_some();
         match client.silent_for() {
             Some(silent) if next <= silent => {
+                let why = client.why_silent().map(|why| format!(" {}", plain(&why)));
                 say(&format!(
-                    "waiting for {path}: no server has answered for {}",
-                    brief(silent)
+                    "waiting for {path}: no server has answered for {}{}",
+                    brief(silent),
+                    why.unwrap_or_default()
                 ));
                 next = silent + STILL_SILENT;
             }

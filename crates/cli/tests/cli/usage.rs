@@ -113,6 +113,12 @@ fn a_waiter_whose_servers_are_gone_says_so_in_a_log() {
     assert!(matches!(ended.code, Some(1 | 69)), "{ended:?}");
     let said = format!("zklock: waiting for {path}: no server has answered for 1");
     assert!(ended.err.starts_with(&said), "{ended:?}");
+    let why = format!(" ({hosts}: ");
+    assert!(ended.err.contains(&why), "{ended:?}");
+    assert!(
+        ended.err.contains("): check the host names and ports"),
+        "{ended:?}"
+    );
     drop(guard);
 }
 
