@@ -90,6 +90,8 @@ impl JobDriver<'_, '_> {
 impl Job {
     /// Turns the path of an unused lock into a job's.
     pub(crate) fn take_over(&self, limit: &Limit) -> Result<Takeover> {
+        // The stake that is seen may be this client's own.
+        self.locks.session.cleaner.may_delete_in(&self.path)?;
         let mut caller = self.locks.session.caller();
         let looked = self.idle(&mut caller, limit);
         let taken = looked.and_then(|idle| match idle {

@@ -52,9 +52,11 @@ impl RawGuard {
             };
             // A server may have shown since the last attempt that it has none.
             session.needs_transactions("several locks at once")?;
-            let mut paths = parts.iter().map(|part| &part.path);
-            if !paths.all(|path| session.cleaner.await_backlog(path, &mut caller, &limit)) {
-                return Ok(None);
+            for part in parts {
+                let cleaner = &session.cleaner;
+                if !cleaner.await_backlog(&part.path, &mut caller, &limit)? {
+                    return Ok(None);
+                }
             }
             let multi = begin(session, parts, request.patience, &snapshot);
             let driver = MultiDriver {

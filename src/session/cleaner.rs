@@ -145,14 +145,38 @@ impl Cleaner {
     ///
     /// Each call that gives up before a server has answered leaves a node. Many such calls would create
     /// more nodes than the servers delete, and each call lists them all.
-    pub(crate) fn await_backlog(&self, dir: &str, caller: &mut Caller, limit: &Limit) -> bool {
+    ///
+    /// # Errors
+    ///
+    /// As [`may_delete_in`](Self::may_delete_in).
+    pub(crate) fn await_backlog(
+        &self,
+        dir: &str,
+        caller: &mut Caller,
+        limit: &Limit,
+    ) -> Result<bool> {
+        self.may_delete_in(dir)?;
         let passing = limit.clone().until(Some(from_now(PASSING)));
         while self.entries.lock().are_many_sought_in(dir) {
             if caller.pause(LOOK, &passing).is_err() {
-                return !limit.is_over();
+                return Ok(!limit.is_over());
             }
         }
-        true
+        Ok(true)
+    }
+
+    /// Looks whether this client has been refused the deletion of a node that it has left in `dir`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoAuth`] if so: that node stands in everybody's way until the session ends, and so would a further one.
+    pub(crate) fn may_delete_in(&self, dir: &str) -> Result<()> {
+        match self.entries.lock().is_forbidden_in(dir) {
+            true => Err(Error::NoAuth {
+                path: dir.to_owned(),
+            }),
+            false => Ok(()),
+        }
     }
 
     fn put_orphan(&self, dir: &str, session: i64, orphan: Orphan) -> u64 {

@@ -185,6 +185,56 @@ fn who_may_not_delete_its_own_node_is_told_so_by_whatever_waits_for_that() {
     assert_nothing_left(&hosts, &job);
 }
 
+/// Once, each call left one more node in everybody's way, and the client asked for the deletion of each every second. A
+/// lock after an unlock waited for ever, for the client's own node.
+#[test]
+#[ignore = "needs a ZooKeeper server"]
+fn who_may_not_delete_its_nodes_leaves_no_second_one_and_waits_for_none_of_its_own() {
+    let hosts = ZooKeeper::shared().hosts();
+    let mut raw = Raw::connect(&hosts);
+    for tries in [true, false] {
+        let (path, other) = (fresh_path("ghost"), fresh_path("ghost-too"));
+        let [client, holder] = [(); 2].map(|()| somebody(&hosts).connect().unwrap());
+        let mutex = client.mutex(&path).unwrap();
+        let held = match tries {
+            true => holder.mutex(&path).unwrap().lock().unwrap(),
+            false => mutex.lock().unwrap(),
+        };
+        raw.forbid_deletes(&path).unwrap();
+        let told = Error::NoAuth { path: path.clone() };
+        let held = match tries {
+            true => {
+                assert!(mutex.try_lock_for(SOON / 99).unwrap().is_none());
+                Some(held)
+            }
+            false => {
+                assert_eq!(held.unlock().unwrap_err(), told);
+                None
+            }
+        };
+        let waits = || mutex.try_lock_for(SOON / 99);
+        let refused = || waits().is_err_and(|error| error == told);
+        eventually("it is known", refused);
+        let left = client.contenders(&path).unwrap().len();
+        assert_eq!(mutex.lock().unwrap_err(), told);
+        let both = client.multi_lock([&*other, &*path]).unwrap();
+        assert_eq!(both.lock().unwrap_err(), told);
+        assert_eq!(client.contenders(&path).unwrap().len(), left);
+        drop(held);
+        client.close().unwrap();
+        holder.close().unwrap();
+        let next = somebody(&hosts).connect().unwrap();
+        let job = next.job(&path).unwrap();
+        // The first one is told that the path is a lock's.
+        let runs = || job.once("a", |_| Ok::<_, Error>(()));
+        let refused = || runs().unwrap_err() == told;
+        eventually("it does not wait for its own stake", refused);
+        next.close().unwrap();
+        assert_nothing_left(&hosts, &path);
+        assert_nothing_left(&hosts, &other);
+    }
+}
+
 /// Such a server refuses the create of an ancestor before it answers that of the one above.
 #[test]
 #[ignore = "needs a ZooKeeper server"]

@@ -154,6 +154,13 @@ impl<X: Default> Deletions<X> {
         MOST_LEFT <= all.count()
     }
 
+    /// Returns whether the client lacks the right to delete a node that it has left in this directory: another one
+    /// would be left too.
+    pub fn is_forbidden_in(&self, dir: &str) -> bool {
+        let mut all = self.open.values();
+        all.any(|(entry, _)| entry.is_forbidden && entry.dir() == dir)
+    }
+
     /// Returns how many deletions have not ended.
     pub fn len(&self) -> usize {
         self.open.len()

@@ -62,7 +62,7 @@ pub(super) fn acquire(
     }
     let early = early.and_then(|early| early.sent_in(snapshot.session));
     let cleaner = &session.cleaner;
-    if early.is_none() && !cleaner.await_backlog(queue.dir, &mut caller, &request.limit) {
+    if early.is_none() && !cleaner.await_backlog(queue.dir, &mut caller, &request.limit)? {
         return Ok(None);
     }
     let acquisition = enter(session, queue, request.patience, (snapshot, &early), last);

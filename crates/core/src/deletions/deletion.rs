@@ -50,6 +50,8 @@ pub struct Deletion {
     is_of_before: bool,
     /// Until when tries wait for it, once one does.
     pub(super) awaited_until: Option<Duration>,
+    /// Whether the client lacks the right to this.
+    pub(super) is_forbidden: bool,
 }
 
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
@@ -114,6 +116,7 @@ impl Deletion {
             until: None,
             is_of_before: false,
             awaited_until: None,
+            is_forbidden: false,
         }
     }
 
@@ -296,6 +299,7 @@ impl Deletion {
             Failure::Refused(_) if self.crowded => LONG_PAUSE,
             Failure::Refused(_) => PAUSE,
         };
+        self.is_forbidden = failure == Failure::Refused(ErrorCode::NO_AUTH);
         self.turn = Turn::Paused(now + pause);
         Some(failure)
     }
