@@ -12,13 +12,13 @@ use std::time::{Duration, SystemTime};
 
 pub(crate) use self::lost_reason::LossCell;
 pub use self::lost_reason::LostReason;
-#[cfg(feature = "sasl-gssapi")]
-pub(crate) use self::tried::NO_TICKET;
 pub(crate) use self::tried::{
     ANSWERS_IN_TLS, NO_QUORUM, NO_TLS, OTHER_SERVICE, TLS_PORT, by_reason, reasons_and_advice,
 };
 #[cfg(feature = "sasl")]
 pub(crate) use self::tried::{NO_SASL_LOGIN, PREPARES_LOGIN};
+#[cfg(feature = "sasl-gssapi")]
+pub(crate) use self::tried::{NO_TICKET, NOT_GSSAPI};
 use crate::time::limit::Limit;
 use crate::token::FencingToken;
 use zklock_core::answer::TooLong;

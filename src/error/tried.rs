@@ -31,6 +31,15 @@ pub(crate) const PREPARES_LOGIN: &str =
 /// The beginning of the reason why a server that has another mechanism or key is not used.
 pub(crate) const NO_SASL_LOGIN: &str = "it does not take a SASL login by";
 
+/// The beginning of the reason why a server that answers a login by Kerberos in another way is not used.
+pub(crate) const NOT_GSSAPI: &str = "its answer is not one of GSSAPI";
+
+/// As MIT's centre says it.
+const NO_PRINCIPAL: &str = "not found in Kerberos database";
+
+const MECHANISM: &str = "log in by the mechanism for which the servers are configured; if they have a new key for \
+    Kerberos, get a new ticket with kinit";
+
 const CERTIFICATE: &str =
     "the servers ask for a certificate that they trust: give the client one, and its key";
 
@@ -130,13 +139,15 @@ const ADVICE: &[(&str, &str)] = &[
         OTHER_SERVICE,
         "name the ports at which the servers listen for clients, such as 2181",
     ),
+    (
+        NO_PRINCIPAL,
+        "name the servers as their principals do, zookeeper/HOST by default; Sasl::service and Sasl::host override \
+         the parts",
+    ),
     (NO_TICKET, TICKET),
     (PREPARES_LOGIN, TICKET),
-    (
-        NO_SASL_LOGIN,
-        "log in by the mechanism for which the servers are configured; if they have a new key for Kerberos, get a new \
-         ticket with kinit",
-    ),
+    (NO_SASL_LOGIN, MECHANISM),
+    (NOT_GSSAPI, MECHANISM),
     (
         "it has no SASL login",
         "configure the servers for a login by SASL, or connect without one",
@@ -182,7 +193,8 @@ mod tests {
     use std::time::Duration;
 
     use super::{
-        NO_QUORUM, NO_SASL_LOGIN, NO_TICKET, NO_TLS, PREPARES_LOGIN, TLS_PORT, by_reason, to_do,
+        NO_QUORUM, NO_SASL_LOGIN, NO_TICKET, NO_TLS, NOT_GSSAPI, PREPARES_LOGIN, TLS_PORT,
+        by_reason, to_do,
     };
     use crate::Error;
 
@@ -262,6 +274,11 @@ mod tests {
             (NO_TICKET, "the key distribution centre"),
             (PREPARES_LOGIN, "the key distribution centre"),
             (NO_SASL_LOGIN, "the mechanism"),
+            (NOT_GSSAPI, "the mechanism"),
+            (
+                "there is no Kerberos ticket for a@b: Server a/b@C not found in Kerberos database",
+                "zookeeper/HOST",
+            ),
         ] {
             assert!(
                 to_do(&[format!("zk:1: {reason}")]).contains(advice),

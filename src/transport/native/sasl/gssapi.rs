@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use super::mechanism::{LoginFailure, Mechanism, NOT_CONFIGURED, Step};
-use crate::error::NO_TICKET;
+use crate::error::{NO_TICKET, NOT_GSSAPI};
 use crate::system::channel::bounded;
 use crate::system::clock::since_boot;
 use crate::system::thread;
@@ -170,7 +170,7 @@ impl Drop for Waiter {
 
 fn untrusted(error: Error) -> LoginFailure {
     LoginFailure::Server(format!(
-        "its answer is not one of GSSAPI, or does not prove who it is: {error}"
+        "{NOT_GSSAPI}, or does not prove who it is: {error}"
     ))
 }
 
