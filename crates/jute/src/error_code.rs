@@ -45,6 +45,7 @@ codes! {
     NOT_READ_ONLY = -119 "the server is read-only",
     NO_WATCHER = -121 "no such watcher",
     SASL_REQUIRED = -124 "the server lets in only clients that have logged in, by SASL",
+    QUOTA_EXCEEDED = -125 "a quota for this path, or for one above it, is used up",
     THROTTLED = -127 "throttled",
 }
 
