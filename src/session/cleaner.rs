@@ -49,6 +49,8 @@ struct Interest {
     next: Option<Arc<EarlyCreate>>,
     /// Receive how the deletion ended: the thread that waits for that release, or tries in whose way the node is.
     waiters: Vec<Slot<Released>>,
+    /// Whether the threads that wait in a queue have been woken because the client lacks the right to the deletion.
+    is_known_refused: bool,
 }
 
 impl Interest {
@@ -108,6 +110,7 @@ impl Cleaner {
             let interest = Interest {
                 next: release.next.clone(),
                 waiters: release.waiter.cloned().into_iter().collect(),
+                is_known_refused: false,
             };
             ids.push(self.entries.lock().begin(deletion, interest));
         }
@@ -171,12 +174,16 @@ impl Cleaner {
     ///
     /// [`Error::NoAuth`] if so: that node stands in everybody's way until the session ends, and so would a further one.
     pub(crate) fn may_delete_in(&self, dir: &str) -> Result<()> {
-        match self.entries.lock().is_forbidden_in(dir) {
-            true => Err(Error::NoAuth {
-                path: dir.to_owned(),
-            }),
-            false => Ok(()),
-        }
+        forbidden_if(self.entries.lock().is_forbidden_in(dir), dir)
+    }
+
+    /// Looks whether this client has been refused the deletion of this node, which it has left in `dir`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoAuth`] if so: who waits for that node waits for this client's own session to end.
+    pub(crate) fn may_delete(&self, dir: &str, name: &str) -> Result<()> {
+        forbidden_if(self.entries.lock().is_forbidden(dir, name), dir)
     }
 
     fn put_orphan(&self, dir: &str, session: i64, orphan: Orphan) -> u64 {
@@ -305,11 +312,16 @@ impl Cleaner {
         match deletion.answered(now, answered) {
             Progress::GoesOn(failure) => {
                 let failed = failure.map(|failure| (failure, deletion.dir().to_owned()));
+                let mut is_news = false;
                 // This hardly changes while a thread waits.
                 if let Some((Failure::Refused(code @ ErrorCode::NO_AUTH), dir)) = &failed {
                     interest.tell(&Err(refused(dir, *code)));
+                    is_news = !mem::replace(&mut interest.is_known_refused, true);
                 }
                 drop(entries);
+                if is_news {
+                    self.status.remind();
+                }
                 self.refused.lock().extend(failed);
                 let _ = self.wake.try_send(());
             }
@@ -324,6 +336,13 @@ impl Cleaner {
                 entries.ended(id, now, self.status.snapshot().timeout);
             }
         }
+    }
+}
+
+fn forbidden_if(is_forbidden: bool, dir: &str) -> Result<()> {
+    match is_forbidden {
+        true => Err(refused(dir, ErrorCode::NO_AUTH)),
+        false => Ok(()),
     }
 }
 

@@ -162,6 +162,13 @@ impl Status {
         self.inner.lock().subscribers.add(notify)
     }
 
+    /// Runs what runs after every change of the status, for those who wait for something else that has changed.
+    pub(crate) fn remind(&self) {
+        let mut inner = self.inner.lock();
+        let now = inner.snapshot;
+        inner.subscribers.tell(&now);
+    }
+
     /// Returns a channel with every event from now on.
     pub(crate) fn events(&self) -> Receiver<SessionEvent> {
         // Who has left is forgotten at the next event only: until then it is to cost little.

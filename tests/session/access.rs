@@ -12,7 +12,7 @@ use crate::support::handle;
 use crate::support::proxy::Proxy;
 use crate::support::raw::{PERSISTENT, Raw, assert_nothing_left, op, wait_for_children};
 use crate::support::zookeeper::ZooKeeper;
-use crate::support::{eventually, fresh_path, timed};
+use crate::support::{aside, eventually, fresh_path, timed};
 
 fn somebody(hosts: &str) -> ClientBuilder {
     Client::builder(hosts).session_timeout(SOON)
@@ -232,6 +232,40 @@ fn who_may_not_delete_its_nodes_leaves_no_second_one_and_waits_for_none_of_its_o
         next.close().unwrap();
         assert_nothing_left(&hosts, &path);
         assert_nothing_left(&hosts, &other);
+    }
+}
+
+/// The threads of a client that lock a mutex have a line of their own; all others queue on the server.
+#[test]
+#[ignore = "needs a ZooKeeper server"]
+fn who_waits_for_a_node_that_its_own_client_may_not_delete_is_told_so() {
+    let hosts = ZooKeeper::shared().hosts();
+    let mut raw = Raw::connect(&hosts);
+    for what in ["a reader", "a writer", "a permit"] {
+        let path = fresh_path("own-ghost");
+        let client = somebody(&hosts).connect().unwrap();
+        let lock = client.rwlock(&path).unwrap();
+        let semaphore = client.semaphore(&path, 1).unwrap();
+        let (reader, writer, permit) = match what {
+            "a reader" => (Some(lock.read().unwrap()), None, None),
+            "a writer" => (None, Some(lock.write().unwrap()), None),
+            _ => (None, None, Some(semaphore.acquire().unwrap())),
+        };
+        let (queue, kept) = match permit {
+            Some(_) => (format!("{path}/locks"), format!("{path}/leases")),
+            None => (path.clone(), path.clone()),
+        };
+        let ended = aside(move || match what {
+            "a reader" => lock.write().map(drop),
+            "a writer" => lock.read().map(drop),
+            _ => semaphore.acquire().map(drop),
+        });
+        wait_for_children(&hosts, &queue, 2 - usize::from(permit.is_some()));
+        raw.forbid_deletes(&kept).unwrap();
+        drop((reader, writer, permit));
+        let told = Error::NoAuth { path: kept };
+        assert_eq!(ended.recv_timeout(SOON), Ok(Err(told)), "behind {what}");
+        client.close().unwrap();
     }
 }
 

@@ -157,8 +157,18 @@ impl<X: Default> Deletions<X> {
     /// Returns whether the client lacks the right to delete a node that it has left in this directory: another one
     /// would be left too.
     pub fn is_forbidden_in(&self, dir: &str) -> bool {
-        let mut all = self.open.values();
-        all.any(|(entry, _)| entry.is_forbidden && entry.dir() == dir)
+        self.forbidden_in(dir).next().is_some()
+    }
+
+    /// Returns whether the client lacks the right to delete this node, which it has left.
+    pub fn is_forbidden(&self, dir: &str, name: &str) -> bool {
+        self.forbidden_in(dir)
+            .any(|entry| entry.name() == Some(name))
+    }
+
+    fn forbidden_in(&self, dir: &str) -> impl Iterator<Item = &Deletion> {
+        let all = self.open.values().map(|(entry, _)| entry);
+        all.filter(move |entry| entry.is_forbidden && entry.dir() == dir)
     }
 
     /// Returns how many deletions have not ended.

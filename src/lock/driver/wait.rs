@@ -14,6 +14,7 @@ use crate::system::clock;
 use crate::time::limit::{LimitReached, from_now};
 use crate::transport::status::Snapshot;
 use crate::transport::{Failure, Fired, Reading, Watch};
+use zklock_core::dialect::Role;
 use zklock_core::queue::Blocked;
 use zklock_jute::EventKind;
 
@@ -27,6 +28,7 @@ impl Driver<'_, '_> {
         self.wired.flush();
         let (waits, quiet) = (self.acquisition.is_waiting(), self.acquisition.is_quiet());
         if waits {
+            self.waits_for_others()?;
             self.tell_place()?;
         }
         if !waits && quiet && !self.wired.connected {
@@ -175,6 +177,18 @@ impl Driver<'_, '_> {
         let awake = || !answers.is_empty() || !fired.is_empty();
         let until = pause.map(from_now).into_iter();
         transport.rest(&awake, until.chain(self.request.limit.deadline()).min());
+    }
+
+    /// Fails if the node ahead is one that this client has left, and that the servers do not let it delete.
+    fn waits_for_others(&self) -> Result<()> {
+        let (cleaner, dir) = (&self.session.cleaner, self.queue.dir);
+        match self.acquisition.blocked() {
+            Some(ahead) if self.queue.role != Role::Permit => {
+                cleaner.may_delete(dir, &ahead.nearest)
+            }
+            // A permit waits for any of the others.
+            _ => cleaner.may_delete_in(dir),
+        }
     }
 
     /// Tells the user who is ahead, at first and whenever that changes.
