@@ -5,12 +5,10 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use zklock_core::hold::ONE_AFTER_THE_OTHER;
 use zklock_core::name::may_be_hold;
 use zklock_jute::{CreateMode, Request};
 
 use crate::client::Op;
-use crate::judge::is_reader;
 use crate::plan::ms;
 use crate::servers::{Ask, Deed, Time};
 use crate::world::{Happening, Life, PATHS, World};
@@ -151,16 +149,10 @@ impl World {
             .min_by_key(|life| life.number())?;
         let waits = |op: &&Op| op.node.is_none() && op.want.tries;
         let between = behind.filter(|life| life.number() < first.number());
-        // A reader does not watch the readers between, and looks a second later for each of them.
-        let came = |life: &&Life| life.to.is_none_or(|to| first.from < to);
-        let later = match is_reader(&first.path) {
-            true => ONE_AFTER_THE_OTHER * between.clone().filter(came).count() as u32,
-            false => Duration::ZERO,
-        };
         let left = between.filter_map(|life| life.to).max();
         let since = left.unwrap_or(first.from).max(first.from);
         let waited = self.now.saturating_sub(since).min(late);
-        let slack = self.trips(10, 16) + ms(2) + later;
+        let slack = self.trips(10, 16) + ms(2);
         let may_try = self.ops.iter().any(|op| waits(&op));
         (self.plan.is_quiet() && slack < waited && !may_try)
             .then(|| format!("{} stands {late:?} after its end", hold.path))

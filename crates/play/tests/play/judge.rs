@@ -66,7 +66,7 @@ pub(crate) fn passes_on(node: &str, next: &str) -> bool {
     }
 }
 
-pub(crate) fn is_reader(node: &str) -> bool {
+fn is_reader(node: &str) -> bool {
     node.contains("-__READ__")
 }
 
@@ -419,7 +419,7 @@ impl World {
         // A writer may have become a reader, so whoever wants to be alone looks again. And a reader or writer that has
         // seen several ahead does not watch all of them.
         let came = mine.map_or(Time::ZERO, |mine| mine.from);
-        let was_there = |life: &&Life| life.to.is_none_or(|to| came < to);
+        let was_there = |life: &&Life| life.to.is_none_or(|to| came <= to);
         let saw_several = !node.contains("-lock-") && 1 < ahead().filter(was_there).count();
         let mut went = ahead().filter(|life| life.to == Some(gone));
         // Readers may be many, and prove their nodes when it is their turn.
