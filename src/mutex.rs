@@ -16,10 +16,10 @@ use crate::lock::raw_guard::{Grant, RawGuard};
 use crate::lock::request::{LockRequest, Queue};
 use crate::lock::{self, Locks, described};
 use crate::options::LockOptions;
-use crate::session::queries::Lasting;
 use crate::token::FencingToken;
 use zklock_core::attempt::Patience;
 use zklock_core::dialect::Role;
+use zklock_core::directories::Lasting;
 use zklock_core::journal::Journal;
 use zklock_jute::Request;
 

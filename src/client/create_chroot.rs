@@ -5,9 +5,9 @@ use std::time::Duration;
 use crate::builder::ClientBuilder;
 use crate::error::Result;
 use crate::session::Session;
-use crate::session::queries::Lasting;
 use crate::system::clock;
 use crate::time::limit::Limit;
+use zklock_core::directories::Lasting;
 
 impl ClientBuilder {
     /// Creates the chroot through another session without one, because every request of the client

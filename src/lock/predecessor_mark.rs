@@ -15,9 +15,9 @@ use crate::error::{Error, Result};
 use crate::session::Session;
 use crate::session::call_error::CallError;
 use crate::session::caller::Replies;
-use crate::session::queries::Lasting;
 use crate::time::limit::{Limit, LimitReached};
 use crate::token::FencingToken;
+use zklock_core::directories::Lasting;
 use zklock_core::predecessor_mark::{Action, CLEAN, Event, Mark, Outcome, parse};
 use zklock_jute::{ErrorCode, Reply, Request};
 

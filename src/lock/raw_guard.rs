@@ -24,6 +24,7 @@ use crate::system::{clock, contained};
 use crate::time::limit::from_now;
 use crate::token::FencingToken;
 use crate::transport::session_state::SessionState;
+use zklock_core::acquisition::may_read_less;
 use zklock_core::attempt::{Origin, OwnNode};
 use zklock_core::dialect::Role;
 use zklock_core::predecessor_mark::Mark;
@@ -321,11 +322,7 @@ impl RawGuard {
     }
 
     /// Asks, and asks again at a server that `catches_up` if the answer may show less than what the holder before has
-    /// left.
-    ///
-    /// The grant may have come with the event of a deletion. The server that reported it has applied all earlier
-    /// writes too. Another one, to which the client has moved meanwhile, may not have heard of them. A grant by a
-    /// listing rests on a reply, and no server that is behind a reply takes over the session.
+    /// left: see [`may_read_less`].
     pub(crate) fn ask_for_what_was_left<T>(&self, ask: impl Fn(bool) -> T) -> T {
         if !self.may_read_less() {
             let answered = ask(false);
@@ -341,8 +338,7 @@ impl RawGuard {
         let now = self.session.status.snapshot();
         // A handle tells of a reconnect on another thread than that of its answers.
         let is_known = now.resumes && now.state == SessionState::Connected;
-        self.waited
-            .is_some_and(|connects| !is_known || now.connects != connects)
+        may_read_less(self.waited, is_known.then_some(now.connects))
     }
 
     /// Leaves the nodes to another guard.

@@ -15,23 +15,21 @@ use crate::lock::request::{Ahead, LockRequest, Queue};
 use crate::path;
 use crate::session::Session;
 use crate::session::call_error::{CallError, refused};
-use crate::session::queries::{Lasting, Seen};
+use crate::session::queries::Seen;
 use crate::system::clock;
 use zklock_core::attempt::Patience;
-use zklock_core::dialect::{Dialect, Role};
+use zklock_core::dialect::Role;
 use zklock_core::overdue_holder::Overdue;
-use zklock_core::permit_attempt::{Action, Event, Others, Outcome, Permit, Wish};
+use zklock_core::permit_attempt::{
+    Action, Event, Layout, Others, Outcome, PASSING, Permit, Wish, written,
+};
 use zklock_core::seen_ahead::SeenAhead;
-use zklock_jute::{CreateMode, ErrorCode, Request};
-
-/// How long a `try_` call waits for clients that are acquiring permits, which takes a few round
-/// trips. One of them may have fallen silent, or wait for permits of another number, which its node
-/// does not tell.
-const PASSING: Duration = Duration::from_secs(1);
+use zklock_jute::ErrorCode;
 
 /// One acquisition of permits.
 struct PermitDriver<'a, 'q> {
     semaphore: &'a Semaphore,
+    layout: Layout<'a>,
     request: LockRequest<'q>,
     permit: Permit,
     patience: Patience,
@@ -67,9 +65,10 @@ impl<'a, 'q> PermitDriver<'a, 'q> {
             agreed: agreed == semaphore.permits,
             count: count as usize,
         };
-        let dialect = semaphore.locks.session.settings.dialect;
+        let layout = semaphore.layout();
         Self {
-            permit: Permit::new(dialect, semaphore.permits as usize, wish),
+            permit: Permit::new(layout.dialect, semaphore.permits as usize, wish),
+            layout,
             patience,
             // The queue must not evict: its first contender has no permit yet, but waits for one.
             overdue: request.overdue.take(),
@@ -117,8 +116,7 @@ impl<'a, 'q> PermitDriver<'a, 'q> {
 
     fn finish(self, outcome: Outcome) -> Result<Option<RawGuard>> {
         let path = &*self.semaphore.path;
-        if !matches!(outcome, Outcome::Held | Outcome::Gone) {
-            // The next call looks at the path before it writes there.
+        if !outcome.leaves_agreed() {
             self.semaphore.known.permits.store(0, Ordering::Relaxed);
         }
         match outcome {
@@ -139,7 +137,7 @@ impl<'a, 'q> PermitDriver<'a, 'q> {
 
     /// Waits in the queue, as the thread that has the turn.
     fn line(&mut self) -> Result<Event> {
-        let locks = self.semaphore.line_dir();
+        let locks = self.layout.line();
         self.held.clear();
         if self.has_lost_its_place() && self.request.limit.is_over() {
             return Ok(Event::Cancel);
@@ -153,20 +151,12 @@ impl<'a, 'q> PermitDriver<'a, 'q> {
         if self.turn.is_none() && !self.takes_its_turn(&locks)? {
             return Ok(Event::Cancel);
         }
-        let lasting = match self.semaphore.speaks_kazoo() {
-            true => Lasting::WhileUsed,
-            false => Lasting::WhileUsedIn(self.number.as_bytes()),
-        };
-        // In the latch's dialect, a client uses the queue of Curator's semaphore.
-        let dialect = match self.session().settings.dialect {
-            Dialect::LeaderLatch => Dialect::Curator,
-            dialect => dialect,
-        };
-        let (look, _) = self.questions(false);
+        let [lasting, _] = self.layout.lasting(self.number.as_bytes());
+        let (look, _) = self.layout.looks(false);
         let line = Queue {
             dir: &locks,
             reads: &look,
-            dialect: Some(dialect),
+            dialect: Some(self.layout.dialect_of_line()),
             lasting,
             ..Queue::of(&self.semaphore.path, Role::Exclusive)
         };
@@ -196,8 +186,8 @@ impl<'a, 'q> PermitDriver<'a, 'q> {
     }
 
     fn make(&self) -> Result<Event> {
-        let (semaphore, limit) = (self.semaphore, &self.request.limit);
-        let (dirs, lasting) = ([semaphore.permits_dir()], semaphore.lasting(&self.number));
+        let (dirs, limit) = ([self.layout.permits()], &self.request.limit);
+        let [_, lasting] = self.layout.lasting(self.number.as_bytes());
         let made = self.session().make_directories(&dirs, lasting, limit)?;
         Ok(made.map_or(Event::Cancel, |()| Event::IsMade))
     }
@@ -251,40 +241,15 @@ impl<'a, 'q> PermitDriver<'a, 'q> {
         if let Some(before) = before {
             log::warn!("the semaphore {path} had {before} permits, and has {number} from now on");
         }
-        let data = number.as_bytes().to_vec();
-        let request = match self.session().transport.transacts() {
-            true => {
-                let mut ops = vec![
-                    Request::check(self.first()),
-                    Request::set(path.clone(), data, version),
-                ];
-                ops.extend(self.beside_no_other());
-                Request::Multi(ops)
-            }
-            false => Request::set(path.clone(), data, version),
+        let session = self.session();
+        let first = (self.first(), session.transport.transacts());
+        let request = self.layout.write((number, version), first, &session.acl());
+        let answer = match session.caller().call(&request, &path, &self.request.limit) {
+            Ok(_) => Ok(()),
+            Err(CallError::Refused(code)) => Err(code),
+            Err(error) => return error.or(&path, Event::Cancel),
         };
-        let mut caller = self.session().caller();
-        match caller.call(&request, &path, &self.request.limit) {
-            Ok(_) => Ok(Event::Written),
-            Err(CallError::Refused(ErrorCode::BAD_VERSION | ErrorCode::NODE_EXISTS)) => {
-                Ok(Event::BadVersion)
-            }
-            Err(CallError::Refused(ErrorCode::NO_NODE)) => Ok(Event::NoNode),
-            Err(CallError::Refused(ErrorCode::NO_AUTH)) => Ok(Event::NoAuth),
-            Err(error) => error.or(&path, Event::Cancel),
-        }
-    }
-
-    /// Returns the operations that fail if the path has the permits of Curator's semaphore: these obey the
-    /// number, and a client in kazoo's dialect counts none of them. In Curator's, the look shows kazoo's.
-    fn beside_no_other(&self) -> Vec<Request> {
-        if !self.semaphore.speaks_kazoo() {
-            return Vec::new();
-        }
-        let permits = format!("{}/leases", self.semaphore.path);
-        let (acl, mode) = (self.session().acl(), CreateMode::Persistent);
-        let create = Request::create(permits.clone(), Vec::new(), acl, mode);
-        vec![create, Request::delete(permits)]
+        written(answer).map_err(|code| refused(&path, code))
     }
 
     /// Acquires the permits, while the place in the queue is held.
@@ -293,7 +258,8 @@ impl<'a, 'q> PermitDriver<'a, 'q> {
         known.permits.store(permits, Ordering::Relaxed);
         self.request.patience = self.patience;
         self.request.overdue.clone_from(&self.overdue);
-        let leases = self.semaphore.permits_dir();
+        let leases = self.layout.permits();
+        let [_, lasting] = self.layout.lasting(self.number.as_bytes());
         let names = self
             .held
             .iter()
@@ -303,7 +269,7 @@ impl<'a, 'q> PermitDriver<'a, 'q> {
             dir: &leases,
             permits: self.semaphore.permits,
             has_room,
-            lasting: self.semaphore.lasting(&self.number),
+            lasting,
             held: &held,
             under: self.first.as_ref().map(RawGuard::lease),
             ..Queue::of(&self.semaphore.path, Role::Permit)
@@ -363,7 +329,7 @@ impl<'a, 'q> PermitDriver<'a, 'q> {
     }
 
     fn lease(&self, name: &str) -> String {
-        format!("{}/{name}", self.semaphore.permits_dir())
+        format!("{}/{name}", self.layout.permits())
     }
 
     fn session(&self) -> &'a Arc<Session> {

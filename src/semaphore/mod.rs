@@ -13,9 +13,8 @@ use crate::lock::raw_guard::RawGuard;
 use crate::lock::request::LockRequest;
 use crate::lock::{self, Locks, described};
 use crate::options::LockOptions;
-use crate::session::queries::Lasting;
 use zklock_core::attempt::Patience;
-use zklock_core::dialect::Dialect;
+use zklock_core::permit_attempt::Layout;
 
 /// A semaphore that works across processes and machines, with a limited number of permits.
 ///
@@ -277,32 +276,11 @@ impl Semaphore {
         Ok(raw.map(|raw| Permit { raw, permits }))
     }
 
-    /// Returns the directory of the queue.
-    fn line_dir(&self) -> String {
-        match self.speaks_kazoo() {
-            true => format!("{}-__lock__", self.path),
-            false => format!("{}/locks", self.path),
+    fn layout(&self) -> Layout<'_> {
+        Layout {
+            path: &self.path,
+            dialect: self.locks.session.settings.dialect,
         }
-    }
-
-    /// Returns the directory of the permits that are held.
-    fn permits_dir(&self) -> String {
-        match self.speaks_kazoo() {
-            true => self.path.to_string(),
-            false => format!("{}/leases", self.path),
-        }
-    }
-
-    /// Returns what becomes of that directory, if the semaphore has this number of permits.
-    fn lasting<'n>(&self, number: &'n str) -> Lasting<'n> {
-        match self.speaks_kazoo() {
-            true => Lasting::Always(number.as_bytes()),
-            false => Lasting::WhileUsedIn(number.as_bytes()),
-        }
-    }
-
-    fn speaks_kazoo(&self) -> bool {
-        self.locks.session.settings.dialect == Dialect::Kazoo
     }
 }
 

@@ -9,8 +9,8 @@ use crate::path;
 use crate::session::call_error::{CallError, refused};
 use crate::session::caller::Caller;
 use crate::session::lease::Claim;
-use crate::session::queries::Lasting;
 use crate::time::limit::Limit;
+use zklock_core::directories::Lasting;
 use zklock_core::permit_number::{Action, Event, Outcome, PermitNumber, prefix};
 use zklock_jute::{CreateMode, ErrorCode, Reply, Request};
 

@@ -4,16 +4,16 @@ use std::time::Duration;
 
 use super::call_error::{CallError, not_made, refused};
 use crate::error::{Error, Result};
-use crate::path;
 use crate::session::Session;
 use crate::session::caller::{Caller, Replies};
 use crate::time::limit::{Limit, LimitReached};
 use crate::transport::Failure;
 use zklock_core::connection::sync;
+use zklock_core::directories::Lasting;
 use zklock_core::places::OF_A_SEMAPHORE;
 use zklock_core::queue::{Foreign, strangers};
 use zklock_core::refusals;
-use zklock_jute::{Access, CreateMode, ErrorCode, Reply, Request, Stat};
+use zklock_jute::{Access, ErrorCode, Reply, Request, Stat};
 
 /// How long one request of a query may take.
 const LIMIT: Duration = Duration::from_secs(15);
@@ -213,27 +213,7 @@ impl Session {
 
     /// Returns the requests that create a lock's directory and its ancestors.
     pub(crate) fn parents(&self, dir: &str, lasting: Lasting<'_>) -> Vec<Request> {
-        let make =
-            |path: &str, mode, data: &[u8]| Request::create(path, data.to_vec(), self.acl(), mode);
-        let idle = if self.settings.dialect.takes_containers() {
-            CreateMode::Container
-        } else {
-            CreateMode::Persistent
-        };
-        let (mode, data) = match lasting {
-            Lasting::Always(data) => (CreateMode::Persistent, data),
-            Lasting::WhileUsed | Lasting::WhileUsedIn(_) => (idle, &[][..]),
-        };
-        let above = path::ancestors(dir).map(|path| make(path, CreateMode::Persistent, &[]));
-        let mut requests: Vec<_> = above.collect();
-        if let Lasting::WhileUsedIn(number) = lasting {
-            if let Some(parent) = path::ancestors(dir).last() {
-                requests.pop();
-                requests.push(make(parent, idle, number));
-            }
-        }
-        requests.push(make(dir, mode, data));
-        requests
+        lasting.creates(dir, self.settings.dialect, self.settings.acl.entries())
     }
 }
 
@@ -276,15 +256,4 @@ impl Seen {
         };
         Some(Self { data, stat })
     }
-}
-
-/// How long a lock's directory stays when its queue is empty.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Lasting<'a> {
-    /// Until the server deletes the empty container, if the dialect uses containers.
-    WhileUsed,
-    /// Like `WhileUsed`, for its parent too, which is created with this data.
-    WhileUsedIn(&'a [u8]),
-    /// For good; the directory is created with this data.
-    Always(&'a [u8]),
 }

@@ -28,7 +28,7 @@ use core::mem;
 use core::time::Duration;
 
 use self::state::{Beside, Doubt, Elsewhere, Holds, Hurry, Step, Watches};
-pub use self::wire::{About, CallId, Note, Reached, Refused, Wire};
+pub use self::wire::{About, CallId, Note, Reached, Refused, Wire, may_read_less};
 use crate::answer::{Answered, Failure};
 use crate::attempt::{Action, Attempt, Event, Orphan, OwnNode, Patience};
 use crate::path::node_in;

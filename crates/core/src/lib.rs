@@ -30,7 +30,8 @@
 //! - [`hold`] says when a pause in a queue is over,
 //! - [`deletions`] deletes what attempts and guards have left behind, and retries that until it is gone,
 //! - [`delete_and_create`] puts a deletion and the next create into one transaction, and splits its answer,
-//! - [`refusals`] says why a lock's directory cannot be created, and [`path`] takes paths apart,
+//! - [`directories`] says how a lock's directory is created, [`refusals`] why it cannot be, and [`path`] takes paths
+//!   apart,
 //! - [`connection`] says which server is next, when to leave a server, and what it supports.
 //!
 //! Nothing in here performs I/O, reads a clock or the environment, starts a thread, keeps state outside its
@@ -51,6 +52,7 @@ pub mod connection;
 pub mod delete_and_create;
 pub mod deletions;
 pub mod dialect;
+pub mod directories;
 pub mod downgrade;
 pub mod hold;
 pub mod job;

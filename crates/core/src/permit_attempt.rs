@@ -30,9 +30,11 @@
 //! the place in the line, and at any other [`Action::Finish`] all of them.
 
 pub mod action_and_event;
+mod requests;
 
 use alloc::borrow::ToOwned;
 use core::mem;
+use core::time::Duration;
 
 use super::attempt::{OwnNode, Patience};
 use super::dialect::{Dialect, Role};
@@ -42,6 +44,11 @@ use super::queue::{Contest, beside_semaphore};
 use zklock_jute::Names;
 
 pub use self::action_and_event::{Action, Event, Look, Others, Outcome, Wish};
+pub use self::requests::{Layout, Refusal, inspected, written};
+
+/// How long a call that does not wait lets those that are acquiring permits finish, which takes a few round trips. One
+/// of them may have fallen silent, or wait for permits of another number, which its node does not tell.
+pub const PASSING: Duration = Duration::from_secs(1);
 
 /// The state machine of one attempt.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]

@@ -5,12 +5,14 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::time::Duration;
 
+use super::ask::Settings;
 use super::calls::{Creation, Purpose};
 use super::ids::id_of;
 use super::line::LineId;
 use super::link::Link;
 use zklock_core::acquisition::{CallId, Note, Wire};
-use zklock_core::path::{self, node_in};
+use zklock_core::directories::Lasting;
+use zklock_core::path::node_in;
 use zklock_core::proof::{GrantProof, Next};
 use zklock_core::validity::Stamp;
 use zklock_jute::{CreateMode, Request};
@@ -91,21 +93,8 @@ impl Wire for Wired<'_> {
     }
 
     fn parents(&self, dir: &str) -> Option<Vec<Request>> {
-        let idle = match self.link.settings.dialect.takes_containers() {
-            true => CreateMode::Container,
-            false => CreateMode::Persistent,
-        };
-        let make = |path: &str| Request::Create {
-            path: path.into(),
-            data: Vec::new().into(),
-            acl: self.link.settings.acl.clone(),
-            mode: match path == dir {
-                true => idle,
-                false => CreateMode::Persistent,
-            },
-            stat: false,
-        };
-        Some(path::ancestors(dir).chain([dir]).map(make).collect())
+        let Settings { dialect, acl, .. } = &self.link.settings;
+        Some(Lasting::WhileUsed.creates(dir, *dialect, acl))
     }
 
     fn abandon(&mut self, create: CallId) -> bool {

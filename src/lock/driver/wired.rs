@@ -11,13 +11,11 @@ use crate::hold::Hold;
 use crate::session::Session;
 use crate::session::caller::Caller;
 use crate::session::confirm_grant::tell_late;
-use crate::session::queries::Lasting;
 use crate::system::{clock, process};
 use crate::transport::Mailbox;
 use crate::transport::status::Snapshot;
 use crate::transport::{Fired, Reading, Watch, WatchId};
 use zklock_core::acquisition::{CallId, Note, Wire};
-use zklock_core::dialect::Role;
 use zklock_core::name::{LAST_SEQUENCE, NodeName};
 use zklock_core::proof::{GrantProof, Next};
 use zklock_core::queue::strangers;
@@ -169,13 +167,10 @@ impl Wire for Wired<'_> {
         self.post(creation(self.session, self.queue, note, prefix))
     }
 
-    // A permit's directory is not simply created again: its client must first check whether the
-    // path has become another kind of lock.
     fn parents(&self, dir: &str) -> Option<Vec<Request>> {
-        match (self.queue.role, self.queue.lasting) {
-            (Role::Permit, Lasting::WhileUsedIn(_)) => None,
-            (_, lasting) => Some(self.session.parents(dir, lasting)),
-        }
+        let Queue { role, lasting, .. } = *self.queue;
+        let creates = || self.session.parents(dir, lasting);
+        lasting.is_made_by(role).then(creates)
     }
 
     // Another thread may still be about to send the create: the thread that gets the answer cleans up.

@@ -146,3 +146,31 @@ pub enum About {
     /// This node.
     Node(String),
 }
+
+/// Returns whether a server may show less than what the holder before has left, given the number of the connection
+/// through which the wait for others ended, if there was one, and of the present one, if there is one.
+///
+/// The grant may have come with the event of a deletion. The server that reported it has applied all earlier writes
+/// too. Another one, to which the client has moved meanwhile, may not have heard of them. A grant by a listing rests on
+/// a reply, and no server that is behind a reply takes over the session.
+pub fn may_read_less(waited: Option<u64>, now: Option<u64>) -> bool {
+    waited.is_some_and(|waited| now != Some(waited))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_grant_by_an_event_is_known_to_the_server_that_sent_it() {
+        for (waited, now, less) in [
+            (None, Some(2), false),
+            (None, None, false),
+            (Some(2), Some(2), false),
+            (Some(2), Some(3), true),
+            (Some(2), None, true),
+        ] {
+            assert_eq!(may_read_less(waited, now), less, "{waited:?} {now:?}");
+        }
+    }
+}

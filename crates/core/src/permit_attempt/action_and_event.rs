@@ -113,6 +113,14 @@ pub enum Event {
     Cancel,
 }
 
+impl Outcome {
+    /// Returns whether this says nothing against the number on which the clients agreed the last time. If it does, the
+    /// next call looks at the path before it writes there.
+    pub fn leaves_agreed(&self) -> bool {
+        matches!(self, Self::Held | Self::Gone)
+    }
+}
+
 /// How an attempt ended.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub enum Outcome {
