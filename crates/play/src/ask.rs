@@ -98,6 +98,17 @@ pub enum Ask {
         /// When to give up.
         until: Option<Time>,
     },
+    /// One of a semaphore's permits.
+    Permit {
+        /// The semaphore's path.
+        path: Arc<str>,
+        /// How many permits there are.
+        permits: u32,
+        /// Whether to wait for a permit.
+        patience: Patience,
+        /// When to give up.
+        until: Option<Time>,
+    },
     /// The quorum's confirmation, now, of the lock of this guard.
     Verify {
         /// The guard.
@@ -137,6 +148,10 @@ pub enum Outcome {
     Evicted(String),
     /// A contender in the queue would not wait for us.
     Foreign(Foreign),
+    /// The permits that are out are of clients that use this number.
+    PermitsDisagree(u32),
+    /// The semaphore's node contains the data of something else.
+    Unmarked,
     /// The server refused a request.
     Refused(ErrorCode),
     /// The servers refused this step of a transaction, and carried out nothing of it. If the ask was to

@@ -13,6 +13,7 @@ pub(super) struct Asked {
 #[derive(Debug)]
 pub(super) enum Wants {
     Lock(LineId),
+    Permit,
     Verify(GuardId),
     Commit(GuardId),
     Unlock,

@@ -38,6 +38,8 @@ pub(super) enum Purpose {
     Note(Arc<str>),
     /// A read of the node of this guard, which leaves a watch.
     Watch(u64),
+    /// The call with this ticket for a permit, and the number of what it has sent together.
+    Permit(Ticket, u64),
     /// A check for a thread that wants to know.
     Verify(Ticket, GuardId, Stamp),
 }

@@ -36,12 +36,11 @@ impl Core {
     fn ring(&mut self, alarm: Alarm) {
         match alarm {
             Alarm::Limit(ticket) => self.give_up(ticket),
-            Alarm::Step(ticket) => {
-                if let Some(Wants::Lock(line)) = self.asks.get(&ticket).map(|asked| &asked.wants) {
-                    let line = line.clone();
-                    self.advance(&line);
-                }
-            }
+            Alarm::Step(ticket) => match self.asks.get(&ticket).map(|asked| &asked.wants) {
+                Some(Wants::Lock(line)) => self.advance(&line.clone()),
+                Some(Wants::Permit) => self.resume(ticket),
+                _ => {}
+            },
             Alarm::Unsent => self.send_unsent(),
         }
     }
@@ -67,6 +66,10 @@ impl Core {
     /// Sends what the turn has made due.
     pub(super) fn settle(&mut self) {
         self.leases.look_if_due(&mut self.link);
+        if !self.permits.calls.is_empty() {
+            self.look_at_places();
+            self.leases.look_if_due(&mut self.link);
+        }
         self.orderly.look(&mut self.link);
         self.tell_news();
     }
@@ -83,6 +86,20 @@ impl Core {
     pub(super) fn limit(&mut self, ticket: Ticket, until: Time) {
         if let Some(asked) = self.asks.get_mut(&ticket) {
             asked.until = Some(until);
+            self.alarms.insert((until, Alarm::Limit(ticket)));
+        }
+    }
+
+    /// Makes the thread with this ticket give up at this time instead.
+    pub(super) fn limit_anew(&mut self, ticket: Ticket, until: Option<Time>) {
+        let Some(asked) = self.asks.get_mut(&ticket) else {
+            return;
+        };
+        if let Some(before) = asked.until.take() {
+            self.alarms.remove(&(before, Alarm::Limit(ticket)));
+        }
+        asked.until = until;
+        if let Some(until) = until {
             self.alarms.insert((until, Alarm::Limit(ticket)));
         }
     }
@@ -107,6 +124,7 @@ impl Core {
         let first = LineId {
             path: path.clone(),
             only: None,
+            permits: None,
         };
         let lines = self.lines.range(first..).map(|(id, _)| id);
         lines.take_while(|id| id.path == *path).cloned().collect()
@@ -135,6 +153,7 @@ impl Core {
                 self.leases.notices.extend(told);
             }
             Purpose::Watch(id) => self.leases.was_read(id, &answered, &mut self.link),
+            Purpose::Permit(ticket, number) => self.permit_answered((ticket, number), answered),
             Purpose::Verify(ticket, guard, stamp) => {
                 let asked = (ticket, guard, stamp);
                 match self.leases.verified(asked, &answered, &mut self.link) {
@@ -169,6 +188,7 @@ impl Core {
         }
         // A try may have waited for this deletion.
         if let Some(dir) = done.left_in {
+            self.resume_calls_in(&dir);
             for line in self.lines_at(&dir.into()) {
                 self.advance(&line);
             }
@@ -177,6 +197,9 @@ impl Core {
 
     /// Takes in that something happened to a node in this directory, or to the directory.
     pub(super) fn happened(&mut self, dir: &str, (name, path): (&str, &str), kind: EventKind) {
+        if !self.permits.calls.is_empty() && !name.is_empty() {
+            self.happened_to_permit(path);
+        }
         for id in self.lines_at(&dir.into()) {
             let Some(line) = self.lines.get_mut(&id) else {
                 continue;

@@ -13,9 +13,10 @@ impl Core {
         self.pass(now);
         self.link.ends(why);
         self.lines.clear();
+        self.permits.calls.clear();
         for (ticket, asked) in mem::take(&mut self.asks) {
             let outcome = match asked.wants {
-                Wants::Lock(_) => Outcome::Over(why),
+                Wants::Lock(_) | Wants::Permit => Outcome::Over(why),
                 Wants::Verify(guard) => Outcome::Lost(self.leases.why(guard, &self.link)),
                 Wants::Commit(guard) => self.gives_up_commit(ticket, guard),
                 Wants::Unlock => self.releases.gives_up(ticket, why),

@@ -32,6 +32,8 @@ pub(super) struct Lease {
     pub(super) stamp: Option<Stamp>,
     /// Why the lock is lost, if it is.
     pub(super) loss: Option<Loss>,
+    /// Whether it is only the place in front of a semaphore, of which no user knows.
+    is_place: bool,
     is_suspect: bool,
     is_revoked: bool,
     /// How many transactions under the lock may still be carried out.
@@ -73,6 +75,7 @@ impl Leases {
             session: link.session,
             stamp: Some(stamp),
             loss: None,
+            is_place: false,
             is_suspect: false,
             is_revoked: false,
             unanswered: 0,
@@ -84,6 +87,13 @@ impl Leases {
         self.held.insert(id, lease);
         self.is_due = true;
         (GuardId(id), trust)
+    }
+
+    /// Tells nobody of the lease of this guard.
+    pub(super) fn keep_to_itself(&mut self, guard: GuardId) {
+        if let Some(lease) = self.held.get_mut(&guard.0) {
+            lease.is_place = true;
+        }
     }
 
     /// Begins a lease of the same lock for the next thread. Returns `None` unless the lock is beyond doubt,
@@ -204,7 +214,8 @@ impl Leases {
     }
 
     fn revoke(&mut self, id: u64) {
-        if let Some(lease) = self.held.get_mut(&id).filter(|lease| !lease.is_revoked) {
+        let lease = self.held.get_mut(&id);
+        if let Some(lease) = lease.filter(|lease| !lease.is_revoked && !lease.is_place) {
             lease.is_revoked = true;
             self.notices.push_back((GuardId(id), Notice::Revoked));
         }
@@ -320,7 +331,7 @@ impl Lease {
     fn turns_suspect(&mut self, state: GuardState) -> bool {
         let is_suspect = state == GuardState::Suspect;
         let before = mem::replace(&mut self.is_suspect, is_suspect);
-        self.is_suspect && !before
+        self.is_suspect && !before && !self.is_place
     }
 
     fn seen(&self, id: u64, (trust, state): (Validity, GuardState), link: &Link) -> Option<Trust> {
@@ -349,8 +360,8 @@ fn tell(
 ) -> bool {
     let notice = lease.loss.map_or(Notice::Trust(trust), Notice::Lost);
     let told = mem::replace(&mut lease.told, notice);
-    if notice != told {
+    if notice != told && !lease.is_place {
         notices.push_back((GuardId(id), notice));
     }
-    lease.loss.is_some() && !matches!(told, Notice::Lost(_))
+    lease.loss.is_some() && !lease.is_place && !matches!(told, Notice::Lost(_))
 }

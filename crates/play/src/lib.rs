@@ -1,4 +1,4 @@
-//! One client: a session, and all that happens in it to its mutexes and read-write locks, in one value.
+//! One client: a session, and all that happens in it to its mutexes, read-write locks and semaphores, in one value.
 //!
 //! It puts the machines of [`zklock_core`] together without threads: `tests/play` plays several of it against simulated
 //! servers, and `tests/shell` has real threads and sockets around one. It is not the client that ships, which drives
@@ -83,12 +83,13 @@
 //! ```
 //!
 //! `turns` says whose turn it is at a path, and `acquisition` leads one thread to the head of the queue,
-//! past holds that are over. `leases`, `writes` under a lock and `releases` are what follows, `orderly` is
-//! the note that a release leaves, and `link` is what all of them send through.
+//! past holds that are over. `permits` leads one through the line in front of a semaphore to a permit.
+//! `leases`, `writes` under a lock and `releases` are what follows, `orderly` is the note that a release
+//! leaves, and `link` is what all of them send through.
 //!
 //! # What stays out
 //!
-//! Everything that is neither a mutex nor a read-write lock; what connects, logs in and picks a server (in
+//! Every other kind of lock, and several permits at once; what connects, logs in and picks a server (in
 //! [`connection`](zklock_core::connection)); the creation of holds, and marks; circles of waiters; servers
 //! without transactions or `create2`.
 
@@ -111,10 +112,15 @@ mod link;
 mod loss;
 mod news;
 mod orderly;
+mod permit_call;
+mod permit_nodes;
+mod permit_requests;
+mod permits;
 mod refusal;
 mod releases;
 mod tells_news;
 mod turns;
+mod wants;
 mod wired;
 mod writes;
 
@@ -126,25 +132,27 @@ pub use self::ask::{
     Ahead, Answer, Ask, Counts, Grant, Greeting, GuardId, LOST, Loss, Nearest, Notice, Outcome,
     Settings, Thread, Ticket, Time,
 };
-use self::asked::{Alarm, Asked, Wants};
+use self::asked::{Alarm, Asked};
 use self::commit::Commit;
 use self::leases::Leases;
-use self::line::{Line, LineId, Waiter};
+use self::line::{Line, LineId};
 use self::link::Link;
 use self::news::News;
 use self::orderly::Orderly;
+use self::permit_call::Permits;
 use self::releases::Releases;
 use zklock_core::answer::Failure;
 use zklock_core::path;
 use zklock_jute::{ErrorCode, Event, Reply, Request, failure};
 
-/// The mutexes and read-write locks of one client; see the page of this crate.
+/// The locks of one client; see the page of this crate.
 pub struct Core {
     link: Link,
     /// The threads that want a path or have it.
     lines: BTreeMap<LineId, Line>,
     leases: Leases,
     releases: Releases,
+    permits: Permits,
     orderly: Orderly,
     /// The transactions that could not be sent yet.
     unsent: Vec<Commit>,
@@ -164,6 +172,7 @@ impl Core {
             lines: BTreeMap::new(),
             leases: Leases::default(),
             releases: Releases::default(),
+            permits: Permits::default(),
             orderly: Orderly::default(),
             unsent: Vec::new(),
             asks: BTreeMap::new(),
@@ -215,6 +224,7 @@ impl Core {
                 self.advance(&line);
             }
         }
+        self.resume_calls();
         self.settle();
     }
 
@@ -295,56 +305,6 @@ impl Core {
     pub fn tick(&mut self, now: Time) {
         self.pass(now);
         self.link.tick();
-        self.settle();
-    }
-}
-
-// What users want.
-impl Core {
-    /// Asks for something for a thread, which is woken once, with the outcome.
-    pub fn ask(&mut self, now: Time, by: Thread, ask: Ask) -> Ticket {
-        self.pass(now);
-        self.last_ticket += 1;
-        let ticket = Ticket(self.last_ticket);
-        match ask {
-            Ask::Lock {
-                path,
-                role,
-                patience,
-                until,
-            } => {
-                let line = LineId::of(&path, role, ticket);
-                self.note(ticket, Wants::Lock(line.clone()), until);
-                self.lock(&line, Waiter::new((ticket, by), role, patience));
-            }
-            Ask::Verify { guard, until } => {
-                self.note(ticket, Wants::Verify(guard), until);
-                self.verify(ticket, guard);
-            }
-            Ask::Commit { guard, ops } => {
-                self.note(ticket, Wants::Commit(guard), None);
-                self.commits((ticket, guard), ops);
-            }
-            Ask::Unlock { guard, ops } => {
-                self.note(ticket, Wants::Unlock, None);
-                self.give_back(guard, Some(ticket), ops);
-            }
-        }
-        self.settle();
-        ticket
-    }
-
-    /// Gives up what a thread asked for.
-    pub fn cancel(&mut self, now: Time, ticket: Ticket) {
-        self.pass(now);
-        self.give_up(ticket);
-        self.settle();
-    }
-
-    /// Releases the lock of a guard that is dropped.
-    pub fn release(&mut self, now: Time, guard: GuardId) {
-        self.pass(now);
-        self.give_back(guard, None, Vec::new());
         self.settle();
     }
 }

@@ -5,6 +5,7 @@
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
+use alloc::string::String;
 use alloc::sync::Arc;
 
 use super::ask::{GuardId, Thread, Ticket};
@@ -19,14 +20,26 @@ pub(super) struct LineId {
     pub(super) path: Arc<str>,
     /// The thread that has the line for itself; `None` for the line of the threads that want to be alone.
     pub(super) only: Option<Ticket>,
+    /// How many permits the semaphore has whose line this is, or whose permits are here.
+    pub(super) permits: Option<u32>,
 }
 
 impl LineId {
+    /// Returns a line in a directory of a semaphore with so many permits.
+    pub(super) fn of_semaphore(dir: String, permits: u32, only: Option<Ticket>) -> Self {
+        Self {
+            path: dir.into(),
+            only,
+            permits: Some(permits),
+        }
+    }
+
     /// Returns the line of a thread that wants this.
     pub(super) fn of(path: &Arc<str>, role: Role, ticket: Ticket) -> Self {
         Self {
             path: path.clone(),
             only: (role != Role::Exclusive).then_some(ticket),
+            permits: None,
         }
     }
 }

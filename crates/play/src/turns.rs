@@ -65,11 +65,11 @@ impl Core {
         };
         let settings = &self.link.settings;
         let (notes, contest) = (
-            settings.notes && id.only.is_none(),
+            settings.notes && id.only.is_none() && id.permits.is_none(),
             Contest {
                 dialect: settings.dialect,
                 role: waiter.role,
-                permits: 0,
+                permits: id.permits.unwrap_or_default() as usize,
             },
         );
         let asks = (contest, waiter.patience);
@@ -78,6 +78,10 @@ impl Core {
         let mut acquisition = Acquisition::enter(asks, (&id.path, &fresh), line.last, session);
         if notes {
             acquisition.record_seen(SeenAhead::default());
+        }
+        if id.permits.is_some() {
+            let of = (id, waiter.ticket);
+            self.permits.begin(of, &mut acquisition, contest.dialect);
         }
         if let Some(deletion) = deletion {
             let next = (id, &mut acquisition);
@@ -114,6 +118,10 @@ impl Core {
         for orphan in acquisition.left() {
             self.releases.delete(&id.path, orphan, &mut self.link);
         }
+        let (ticket, is_taken) = (*ticket, acquisition.is_taken());
+        if id.permits.is_some() && (is_taken || id.only.is_none()) {
+            self.limit_if_taken(ticket, is_taken);
+        }
         if let Some(reached) = reached {
             self.reached(id, reached);
         }
@@ -130,6 +138,10 @@ impl Core {
         };
         for orphan in acquires.acquisition.orphans() {
             self.releases.delete(&id.path, orphan, &mut self.link);
+        }
+        if id.permits.is_some() {
+            let by = (acquires.ticket, &mut acquires.acquisition);
+            return self.permit_reached(id, by, reached);
         }
         let outcome = match reached {
             Reached::Held(mine, stamp) => {
@@ -296,6 +308,7 @@ impl Core {
         };
         let id = match &asked.wants {
             Wants::Lock(line) => line.clone(),
+            Wants::Permit => return self.gives_up_permit(ticket),
             Wants::Verify(_) => return self.wake(ticket, Outcome::GaveUp { taken: false }),
             Wants::Commit(guard) => {
                 let outcome = self.gives_up_commit(ticket, *guard);
@@ -334,13 +347,13 @@ impl Core {
 
     /// Returns whether a thread that is not first in line may say that the lock is taken. Without a
     /// connection, the one ahead may itself wait for a server.
-    fn is_shown_taken(&self, id: &LineId) -> bool {
+    pub(super) fn is_shown_taken(&self, id: &LineId) -> bool {
         let held = self.lines.get(id).and_then(Line::guard).is_some();
         held || self.link.is_connected()
     }
 }
 
-fn code_of(refused: &Refused) -> ErrorCode {
+pub(super) fn code_of(refused: &Refused) -> ErrorCode {
     match refused.failure {
         Failure::Refused(code) => code,
         _ => ErrorCode::MARSHALLING_ERROR,

@@ -1,6 +1,6 @@
 //! A client's link, as an acquisition sees it.
 
-use alloc::string::String;
+use alloc::string::{String, ToString};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -11,8 +11,10 @@ use super::ids::id_of;
 use super::line::LineId;
 use super::link::Link;
 use zklock_core::acquisition::{CallId, Note, Wire};
+use zklock_core::dialect::Role;
 use zklock_core::directories::Lasting;
-use zklock_core::path::node_in;
+use zklock_core::path::{node_in, parent};
+use zklock_core::permit_attempt::Layout;
 use zklock_core::proof::{GrantProof, Next};
 use zklock_core::validity::Stamp;
 use zklock_jute::{CreateMode, Request};
@@ -94,7 +96,17 @@ impl Wire for Wired<'_> {
 
     fn parents(&self, dir: &str) -> Option<Vec<Request>> {
         let Settings { dialect, acl, .. } = &self.link.settings;
-        Some(Lasting::WhileUsed.creates(dir, *dialect, acl))
+        let Some(permits) = self.line.permits else {
+            return Some(Lasting::WhileUsed.creates(dir, *dialect, acl));
+        };
+        let (path, dialect, number) = (parent(dir), *dialect, permits.to_string());
+        let [line, permits] = Layout { path, dialect }.lasting(number.as_bytes());
+        let (lasting, role) = match self.line.only {
+            None => (line, Role::Exclusive),
+            Some(_) => (permits, Role::Permit),
+        };
+        let creates = || lasting.creates(dir, dialect, acl);
+        lasting.is_made_by(role).then(creates)
     }
 
     fn abandon(&mut self, create: CallId) -> bool {

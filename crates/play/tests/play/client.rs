@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use zklock_core::attempt::Patience;
-use zklock_core::dialect::Dialect;
+use zklock_core::dialect::{Dialect, Role};
 use zklock_core::validity::Validity;
 use zklock_jute::Request;
 use zklock_play::{
@@ -147,8 +147,11 @@ impl Op {
 }
 
 impl ThreadState {
-    pub(crate) fn wants(&self, path: &str) -> bool {
-        self.script.iter().any(|want| PATHS[want.path] == path)
+    /// Returns whether it wants a lock whose queue is in this directory. Who has lost the first place in front of a
+    /// semaphore gives it up and queues again, so semaphores do not count.
+    pub(crate) fn wants(&self, dir: &str) -> bool {
+        let is_there = |want: &Want| PATHS[want.path] == dir && want.role != Role::Permit;
+        self.script.iter().any(is_there)
     }
 
     pub(crate) fn is_done(&self) -> bool {
@@ -471,14 +474,24 @@ impl World {
         let op = self.ops.len();
         self.ops.push(Op::new((client, thread), want, self.now));
         self.tell_story(|| format!("c{client}.{thread} wants {} (op {op})", PATHS[want.path]));
-        let ask = Ask::Lock {
-            path: self.paths[want.path].clone(),
-            role: want.role,
-            patience: match want.tries {
-                true => Patience::Tries,
-                false => Patience::Waits,
+        let path = self.paths[want.path].clone();
+        let patience = match want.tries {
+            true => Patience::Tries,
+            false => Patience::Waits,
+        };
+        let ask = match want.role {
+            Role::Permit => Ask::Permit {
+                path,
+                permits: self.plan.permits[want.path],
+                patience,
+                until,
             },
-            until,
+            role => Ask::Lock {
+                path,
+                role,
+                patience,
+                until,
+            },
         };
         let ticket = self.ticket(client, thread, ask, Waits::Lock(op));
         if let Some(after) = want.cancel_after {

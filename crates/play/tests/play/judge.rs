@@ -8,6 +8,8 @@ use zklock_jute::{Event, EventKind};
 use zklock_play::{Loss, Outcome};
 
 use crate::client::Op;
+use crate::permits::LINES;
+use crate::plan::Want;
 use crate::servers::Time;
 use crate::world::{BEGINNING, Life, PATHS, World};
 
@@ -17,6 +19,14 @@ const ROUNDING: Duration = Duration::from_micros(1);
 impl Op {
     pub(crate) fn path(&self) -> &'static str {
         PATHS[self.want.path]
+    }
+
+    /// Returns the directory of its queue.
+    fn queue(&self) -> &'static str {
+        match self.want.role {
+            Role::Permit => LINES[self.want.path],
+            _ => self.path(),
+        }
     }
 
     /// Returns whether both wait in one line of their client, which threads do that want to be alone.
@@ -33,9 +43,9 @@ impl Op {
     }
 
     /// Returns when it had its lock, or ended without it.
-    fn settled(&self, now: Time) -> Time {
+    pub(crate) fn settled(&self) -> Option<Time> {
         let ended = self.ended.as_ref().map(|(at, _)| *at);
-        self.granted.or(ended).unwrap_or(now)
+        self.granted.or(ended)
     }
 }
 
@@ -76,6 +86,9 @@ impl World {
     pub(crate) fn judge_grant(&mut self, op: usize) {
         self.judge_trust(op);
         self.judge_limit(op);
+        if self.ops[op].want.role == Role::Permit {
+            return self.judge_permit(op);
+        }
         if let Some(why) = self.is_granted_wrongly(op) {
             return self.fail(why);
         }
@@ -150,19 +163,29 @@ impl World {
                 "op {op} trusts its lock for longer than a proof supports"
             ));
         }
-        let path = self.ops[op].want.path;
+        if let Some(why) = self.is_valid_beside_others(op) {
+            self.fail(why);
+        }
+        if self.plan.is_quiet() && self.ops[op].trust.suspect_from <= self.now {
+            self.fail(format!("nothing was broken, but op {op} is suspect"));
+        }
+    }
+
+    /// Returns a complaint if others have guards beside this op that must not be valid.
+    fn is_valid_beside_others(&self, op: usize) -> Option<String> {
+        let Want { path, role, .. } = self.ops[op].want;
+        if role == Role::Permit {
+            let are_many = self.are_too_many(path, |op| self.is_beyond_promise(op));
+            return are_many.then(|| format!("op {op} has one permit too many"));
+        }
         let mut others = (0..self.ops.len()).filter(|other| *other != op);
         let other = others.find(|it| {
             let same = self.ops[*it].want.path == path && !self.both_read(op, *it);
             same && self.is_valid(*it)
         });
         let is_beyond = |other: &usize| [op, *other].iter().any(|op| self.is_beyond_promise(*op));
-        if let Some(other) = other.filter(|other| !is_beyond(other)) {
-            self.fail(format!("ops {op} and {other} both have a valid guard"));
-        }
-        if self.plan.is_quiet() && self.ops[op].trust.suspect_from <= self.now {
-            self.fail(format!("nothing was broken, but op {op} is suspect"));
-        }
+        let other = other.filter(|other| !is_beyond(other))?;
+        Some(format!("ops {op} and {other} both have a valid guard"))
     }
 
     /// Judges a client that has lost its connection: its guards are in doubt.
@@ -345,13 +368,7 @@ impl World {
             return;
         }
         let (due, why) = self.due(op, one);
-        let client = &self.clients[one.client];
-        let stopped = client.stopped_until.max(client.delayed_until);
-        let (_, timeout) = self.plan.granted();
-        // After a stop, the time counts from the first answer.
-        let answered = stopped + self.trips(2, 2);
-        let recovers = (client.connected_at + timeout / 4).max(answered + timeout * 3 / 5);
-        let due = due.max(recovers + self.trips(3, 4));
+        let due = due.max(self.recovered_at(one.client));
         self.seen.recovered += 1;
         if due < self.now {
             let late = self.now - due;
@@ -359,6 +376,18 @@ impl World {
                 "op {op} was granted {late:?} late when all was well again: its last wait was for {why}"
             ));
         }
+    }
+
+    /// Returns when the leader must have heard of a client that has reconnected or was stopped, and a lock that nobody
+    /// is ahead for is granted.
+    pub(crate) fn recovered_at(&self, client: usize) -> Time {
+        let client = &self.clients[client];
+        let stopped = client.stopped_until.max(client.delayed_until);
+        let (_, timeout) = self.plan.granted();
+        // After a stop, the time counts from the first answer.
+        let answered = stopped + self.trips(2, 2);
+        let recovers = (client.connected_at + timeout / 4).max(answered + timeout * 3 / 5);
+        recovers + self.trips(3, 4)
     }
 
     /// Returns when a lock should have been granted, and what came last before that.
@@ -401,7 +430,7 @@ impl World {
 
     /// Returns how long after the deletion of the last node ahead a lock is granted: on the event alone, if the
     /// waiter had all its watches.
-    fn after_release(&self, node: &str, ahead: &[&Life], gone: Time) -> Duration {
+    pub(crate) fn after_release(&self, node: &str, ahead: &[&Life], gone: Time) -> Duration {
         let while_it_settles = self.trips(10, 12);
         let mine = self.lives.iter().find(|life| &*life.path == node);
         let is_new = mine.is_none_or(|mine| gone < mine.from + while_it_settles);
@@ -466,6 +495,11 @@ impl World {
         let asked = self.clients[client].asked;
         let mixes = self.plan.mixes_roles();
         let (mut lists, mut reads, mut checks, mut count, mut commits) = (4, 4, 2, 0, 0);
+        if self.plan.has_permits() {
+            // The look that comes with a place comes again once each directory exists.
+            lists += 5 * PATHS.len() as u32;
+            reads += 2 * PATHS.len() as u32;
+        }
         for op in self.ops.iter().filter(|op| op.client == client) {
             let gone = self.gone_during(op);
             let holds = self.holds_ahead_of(op);
@@ -473,6 +507,13 @@ impl World {
             // Behind another kind of contender, the queue is listed again.
             lists += 3 * holds + 1 + gone + u32::from(op.want.tries) + u32::from(mixes);
             reads += 8 * holds * (1 + gone) + 3 * gone + 4 + u32::from(self.plan.notes);
+            if op.want.role == Role::Permit {
+                let (looks, changes) = self.costs_of_permit(op);
+                count += 1;
+                lists += 2 * looks + 1 + changes;
+                reads += looks;
+                checks += 1 + changes;
+            }
             commits += u32::from(op.want.commits);
             // A reader has its node confirmed only when it is its turn.
             let from = match op.want.role {
@@ -483,9 +524,13 @@ impl World {
             checks +=
                 2 * holds + 1 + (time.as_nanos() / self.proof_every().as_nanos()) as u32 + gone;
         }
-        // The first client creates the directory, and then its node again.
-        let creates =
-            count + 2 * PATHS.len() as u32 * (1 + self.clients[client].threads.len() as u32);
+        // The first client creates the directory, and then its node again; in front of a semaphore, both of its
+        // directories, in turn.
+        let threads = self.clients[client].threads.len() as u32;
+        let creates = match self.plan.has_permits() {
+            false => count + 2 * PATHS.len() as u32 * (1 + threads),
+            true => count + 7 * PATHS.len() as u32,
+        };
         let nodes = self
             .lives
             .iter()
@@ -550,8 +595,8 @@ impl World {
 
     /// Returns how many nodes of its queue were deleted while the op was in line and waited.
     fn gone_during(&self, op: &Op) -> u32 {
-        let (from, to) = (op.asked, op.settled(self.now));
-        let gone = self.lives.iter().filter(|life| life.is_in(op.path()));
+        let (from, to) = (op.asked, op.settled().unwrap_or(self.now));
+        let gone = self.lives.iter().filter(|life| life.is_in(op.queue()));
         let gone = gone.filter(|life| life.to.is_some_and(|at| from <= at && at <= to));
         gone.count() as u32
     }

@@ -26,6 +26,8 @@ pub(crate) struct Plan {
     pub(crate) expiry: Duration,
     pub(crate) clients: Vec<Vec<Script>>,
     pub(crate) local_handoffs: u32,
+    /// How many permits the semaphores have; 0 if threads want locks.
+    pub(crate) permits: [u32; 2],
     /// Whether threads write under their locks.
     pub(crate) writes: bool,
     /// Whether releases leave notes.
@@ -177,6 +179,7 @@ impl Plan {
                 _ => Duration::ZERO,
             },
             local_handoffs: chance.choice([0, 0, 2]).unwrap_or(0),
+            permits: [0; 2],
             writes: seed % 4 == 1,
             notes: seed % 4 == 2 || seed % 16 == 5,
             pauses: Vec::new(),
@@ -204,6 +207,9 @@ impl Plan {
         if seed % 5 == 2 && !plan.notes {
             plan.add_roles(&mut Rng::with_seed(!seed));
         }
+        if seed % 10 == 5 {
+            plan.add_permits(&mut Rng::with_seed(!seed), hold);
+        }
         plan.add_writes(&mut Rng::with_seed(!seed), hold);
         if [7, 13].contains(&(seed % 16)) {
             plan.add_refusals(&mut Rng::with_seed(!seed), hold);
@@ -216,7 +222,7 @@ impl Plan {
     }
 
     /// Adds wants, so that threads go on when nothing breaks any more.
-    fn add_wants(&mut self, chance: &mut Rng, hold: Duration) {
+    pub(crate) fn add_wants(&mut self, chance: &mut Rng, hold: Duration) {
         if self.is_quiet() {
             return;
         }
@@ -250,7 +256,7 @@ impl Plan {
     }
 
     /// Servers have too many requests, and delete the directories that nobody uses.
-    fn add_refusals(&mut self, chance: &mut Rng, hold: Duration) {
+    pub(crate) fn add_refusals(&mut self, chance: &mut Rng, hold: Duration) {
         if self.is_quiet() {
             return;
         }

@@ -12,7 +12,7 @@ use crate::servers::Time;
 use crate::world::{BEGINNING, Life, World};
 
 /// How long a try may wait for the nodes that its client has left.
-const PASSING: Duration = Duration::from_secs(1);
+pub(crate) const PASSING: Duration = Duration::from_secs(1);
 
 impl Op {
     /// Returns whether its thread stands in line, or has the lock.
@@ -33,7 +33,7 @@ impl Life {
 impl World {
     /// Returns whether the op's thread wants to know whom it waits for: three of four do.
     pub(crate) fn follows(&self, op: usize) -> bool {
-        self.plan.follows && op % 4 != 0
+        self.plan.follows && op % 4 != 0 && self.ops[op].want.role != Role::Permit
     }
 
     /// Judges what a thread is told about whom it waits for.
@@ -228,6 +228,9 @@ impl World {
     /// left were not gone in time.
     pub(crate) fn judge_try(&mut self, op: usize) {
         let one = &self.ops[op];
+        if one.want.role == Role::Permit {
+            return self.judge_try_for_permit(op);
+        }
         let (client, path) = (one.client, one.want.path);
         let stands =
             |life: &&Life| life.is_in(one.path()) && life.to.is_none_or(|to| one.asked <= to);

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use zklock_jute::Request;
 
+use crate::permits::{LINES, SEATS};
 use crate::plan::{Trouble, What};
 use crate::servers::{Role, SERVERS, Time};
 use crate::world::{Happening, PATHS, World};
@@ -45,7 +46,13 @@ impl World {
                 self.clients[client].unheard_until = Some(until + lasts);
                 self.breaks(client, true);
             }
-            What::Tidy { path } => self.tells_servers(Request::delete(PATHS[path].into())),
+            What::Tidy { path } => {
+                let of_it = [LINES[path], SEATS[path]];
+                let below = of_it.into_iter().filter(|_| self.plan.has_permits());
+                for dir in below.chain([PATHS[path]]).collect::<Vec<_>>() {
+                    self.tells_servers(Request::delete(dir.into()));
+                }
+            }
             What::SlowDisks { takes } => self.disk = takes,
             What::Vanish { client } => self.vanish(client),
             What::Close { client } => self.closes(client),

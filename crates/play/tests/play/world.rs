@@ -169,6 +169,8 @@ pub(crate) struct Seen {
     pub(crate) recovered: u64,
     /// Grants to readers while another reader held the lock.
     pub(crate) shared: u64,
+    /// Permits that were granted.
+    pub(crate) permits: u64,
     /// Losses whose reason was made more exact.
     pub(crate) explained: u64,
 }
@@ -193,6 +195,7 @@ impl Seen {
         self.told += other.told;
         self.recovered += other.recovered;
         self.shared += other.shared;
+        self.permits += other.permits;
         self.explained += other.explained;
     }
 }

@@ -302,6 +302,7 @@ impl Tree {
                 let mut names = Names::with_capacity(8, 8 * 64);
                 below
                     .map_while(|(node, _)| node.strip_prefix(from.as_str()))
+                    .filter(|name| !name.contains('/'))
                     .for_each(|name| names.push(name));
                 Ok(Reply::Children { names, stat: None })
             }
