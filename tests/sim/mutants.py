@@ -394,7 +394,8 @@ MUTANTS = [
         "src/session/lease.rs",
         "        (free && self.state() == GuardState::Held).then(|| Self::of(self.life.clone()))\n",
         "        (free && self.check().is_ok()).then(|| {\n"
-        "            self.life.disconnected.store(false, Ordering::Release);\n"
+        "            let sent = since_boot();\n"
+        "            self.confirm(Stamp { sent, touched: sent });\n"
         "            Self::of(self.life.clone())\n"
         "        })\n",
     ),
@@ -544,8 +545,8 @@ MUTANTS = [
         "create-at-its-answer",
         "the creation of a node counts as a proof from its answer on",
         "crates/core/src/acquisition/answers.rs",
-        "GrantProof::answered(stamp, wire.now());",
-        "GrantProof::answered({ let _ = stamp; wire.stamp() }, wire.now());",
+        "GrantProof::answered(stamp, wire.now())",
+        "GrantProof::answered({ let _ = stamp; wire.stamp() }, wire.now())",
     ),
     (
         "another-session-adopted",
