@@ -566,10 +566,10 @@ MUTANTS = [
     (
         "answers-of-another-session",
         "what was asked in the session before is taken for news of this one",
-        "src/lock/driver/wait.rs",
-        "        let answered = match is_late && !self.acquisition.creates_by(call) {",
-        "        let answered = match is_late && call.0 == u64::MAX {",
-        "        let answered = match is_late && !{mutant} && !self.acquisition.creates_by(call) {{",
+        "crates/core/src/acquisition.rs",
+        "        let answered = match is_create || wire.is_same_session() {",
+        "        let answered = match is_create || !is_create {",
+        "        let answered = match {mutant} || is_create || wire.is_same_session() {{",
     ),
     # The grant.
     (

@@ -228,14 +228,6 @@ impl Acquisition {
         self.has_waited
     }
 
-    /// Returns whether this request is the create of the contender's node.
-    pub fn creates_by(&self, call: CallId) -> bool {
-        let is_create = |step: &Step| matches!(step, Step::Create(_));
-        self.flight
-            .iter()
-            .any(|(other, step)| *other == call && is_create(step))
-    }
-
     /// Returns the name of this contender's node, while that stands in the queue.
     pub fn node(&self) -> Option<&str> {
         self.attempt.node()
@@ -284,16 +276,6 @@ impl Acquisition {
         let mut left = self.left();
         left.extend(self.attempt.orphans());
         left
-    }
-
-    /// Returns whether the number of the node may spare this contender a listing.
-    pub fn may_skip_listing(&self) -> bool {
-        self.attempt.last.is_some()
-    }
-
-    /// Makes the contender list the queue whatever its number says: what its client left may still be there.
-    pub fn lists(&mut self) {
-        self.attempt.last = None;
     }
 
     /// Cancels the acquisition.
@@ -354,6 +336,18 @@ impl Acquisition {
             return;
         };
         let (_, step) = self.flight.swap_remove(at);
+        let is_create = matches!(step, Step::Create(_));
+        // An answer that came through another session says nothing about our node. The answer to a create does: it
+        // names the owner.
+        let answered = match is_create || wire.is_same_session() {
+            true => answered,
+            false => Err(Failure::Lost),
+        };
+        // The node of the last grant may still be there, and a transaction that was in doubt under it may still be
+        // carried out.
+        if is_create && self.attempt.last.is_some() && wire.is_deleting_in(&self.path) {
+            self.attempt.last = None;
+        }
         let Err(failure) = self.report(step, answered, wire) else {
             return;
         };

@@ -61,23 +61,10 @@ impl Driver<'_, '_> {
             let fired = self.wired.fired.try_recv();
             return fired.map(|fired| self.heard(&fired)).is_some();
         };
-        // An answer that came through another session says nothing about our node. The answer to a
-        // create does: it names the owner.
-        let is_late = self.session.status.snapshot().session != self.wired.snapshot.session;
-        let answered = match is_late && !self.acquisition.creates_by(call) {
-            true => Err(Failure::Lost),
-            false => answered,
-        };
         self.is_closed |= answered == Err(Failure::Closed);
         let lost = matches!(answered, Err(Failure::Lost | Failure::NotSent));
         if let Some(early) = self.wired.early.take_if(|early| early.call_id == call) {
             early.finish();
-        }
-        // The node of the last grant may still be there, and a transaction that was in doubt under
-        // it may still be carried out.
-        let may_skip = self.acquisition.creates_by(call) && self.acquisition.may_skip_listing();
-        if may_skip && self.session.cleaner.is_deleting_in(self.queue.dir) {
-            self.acquisition.lists();
         }
         self.acquisition.answered(call, answered, &mut self.wired);
         // The transport may report in a moment why the answer was lost; after the pause the request is sent again.

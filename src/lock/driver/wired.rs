@@ -134,6 +134,10 @@ impl Wire for Wired<'_> {
         self.snapshot.known_session()
     }
 
+    fn is_same_session(&self) -> bool {
+        self.session.status.snapshot().session == self.snapshot.session
+    }
+
     fn is_connected(&self) -> bool {
         self.connected
     }
@@ -178,6 +182,10 @@ impl Wire for Wired<'_> {
         self.early
             .as_ref()
             .is_some_and(|early| early.call_id == create)
+    }
+
+    fn is_deleting_in(&self, dir: &str) -> bool {
+        self.session.cleaner.is_deleting_in(dir)
     }
 
     fn unwatch(&mut self, path: &str) {

@@ -32,6 +32,8 @@ struct Fake {
     /// The nodes that only the server had.
     diverged: Vec<String>,
     sees_to_creates: bool,
+    is_deleting: bool,
+    has_another_session: bool,
 }
 
 impl Fake {
@@ -47,6 +49,8 @@ impl Fake {
             unwatched: Vec::new(),
             diverged: Vec::new(),
             sees_to_creates: false,
+            is_deleting: false,
+            has_another_session: false,
         }
     }
 
@@ -134,6 +138,14 @@ impl Wire for Fake {
 
     fn abandon(&mut self, _: CallId) -> bool {
         self.sees_to_creates
+    }
+
+    fn is_same_session(&self) -> bool {
+        !self.has_another_session
+    }
+
+    fn is_deleting_in(&self, _: &str) -> bool {
+        self.is_deleting
     }
 
     fn unwatch(&mut self, path: &str) {

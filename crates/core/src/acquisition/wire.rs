@@ -41,6 +41,11 @@ pub trait Wire {
     /// Returns the session, if the client knows it.
     fn session(&self) -> Option<i64>;
 
+    /// Returns whether answers come through the session that the acquisition was told of last.
+    fn is_same_session(&self) -> bool {
+        true
+    }
+
     /// Returns whether requests can be sent.
     fn is_connected(&self) -> bool;
 
@@ -72,6 +77,11 @@ pub trait Wire {
     /// Notes that the acquisition will not read the answer to this create. Returns whether the client takes
     /// care of the node that the answer may show; otherwise the node is left behind.
     fn abandon(&mut self, create: CallId) -> bool;
+
+    /// Returns whether the client is still deleting a node of its own in this directory.
+    fn is_deleting_in(&self, _dir: &str) -> bool {
+        false
+    }
 
     /// Notes that the watch on this node, or this directory, is not needed any more.
     fn unwatch(&mut self, path: &str);

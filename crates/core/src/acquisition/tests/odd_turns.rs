@@ -34,6 +34,20 @@ fn stands(dir: &str, desk: &Fake) -> Acquisition {
     Acquisition::stand(asks(), &dir.into(), (mine, desk.stamp()))
 }
 
+/// Returns the answer to a create.
+fn creates(request: &Request) -> Option<Answered> {
+    let stat = Stat {
+        czxid: mine().origin.czxid,
+        ephemeral_owner: SESSION,
+        ..Stat::default()
+    };
+    let created = Reply::Created {
+        path: format!("/l/{}", mine().name),
+        stat: Some(stat),
+    };
+    matches!(request, Request::Create { .. }).then_some(Ok(created))
+}
+
 /// Returns whether the request changes something.
 fn presses(request: &Request) -> bool {
     matches!(request, Request::Delete { .. } | Request::SetData { .. })
@@ -258,24 +272,25 @@ fn who_may_have_left_its_last_node_there_lists_whatever_its_number_says() {
         );
         let mut it = Acquisition::enter(asks, (&"/l".into(), ID), last, Some(SESSION));
         assert!(it.advance(&mut wire).is_none());
-        if left {
-            it.lists();
-        }
-        let created = Reply::Created {
-            path: format!("/l/{}", mine().name),
-            stat: Some(Stat {
-                czxid: mine().origin.czxid,
-                ephemeral_owner: SESSION,
-                ..Stat::default()
-            }),
-        };
-        let creates = |request: &Request| match request {
-            Request::Create { .. } => Some(Ok(created.clone())),
-            _ => None,
-        };
+        wire.is_deleting = left;
         let reached = wire.serves(&mut it, creates);
         assert_eq!(reached.is_none(), left, "{reached:?}");
     }
+}
+
+/// The answer to a create names the session that owns the node.
+#[test]
+fn an_answer_that_comes_through_another_session_tells_nothing_but_who_owns_a_new_node() {
+    let mut wire = Fake::new();
+    let mut it = Acquisition::enter(asks(), (&"/l".into(), ID), None, Some(SESSION));
+    wire.has_another_session = true;
+    assert!(wire.serves(&mut it, creates).is_none());
+    assert_eq!(it.node(), Some(&*mine().name));
+    let (asked, (call, list)) = (wire.sent.len(), wire.open.remove(0));
+    assert_eq!(list, Request::list("/l"));
+    it.answered(call, names(&[&mine().name]), &mut wire);
+    assert!(it.advance(&mut wire).is_none(), "it has the lock");
+    assert_eq!(wire.since(asked), [list], "it is asked again");
 }
 
 /// A contender that stands in several queues has them listed at once.
