@@ -19,7 +19,6 @@ mod join_guards;
 pub(crate) mod known_paths;
 pub(crate) mod multi;
 mod predecessor_mark;
-pub(crate) mod prepared_create;
 pub(crate) mod raw_guard;
 mod release_note;
 pub(crate) mod request;
@@ -30,8 +29,8 @@ mod verify;
 use std::fmt;
 use std::sync::Arc;
 
+use self::driver::Early;
 use self::known_paths::KnownPaths;
-use self::prepared_create::Early;
 use self::raw_guard::{Grant, RawGuard, Turn, Turnstile, Wish};
 use self::request::{Ahead, LockRequest, Queue};
 use crate::error::{Error, LostReason, Result};

@@ -10,8 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use super::driver::{self, Reached};
-use super::prepared_create::Early;
+use super::driver::{self, Early, Reached};
 use super::request::{LockRequest, Queue};
 use crate::error::Result;
 use crate::local::turnstile;

@@ -713,7 +713,7 @@ MUTANTS = [
     (
         "early-create-left",
         "the create of a thread that gave up, sent by another, is left in the queue",
-        "src/lock/prepared_create.rs",
+        "src/lock/driver/wired.rs",
         "            cleaner.add(&self.dir, sent.session, vec![node]);",
         "            drop((cleaner, sent.session, vec![node]));",
         "            if !{mutant} {{\n"
@@ -731,7 +731,7 @@ MUTANTS = [
     (
         "early-create-looked-for-too-soon",
         "a create that another thread may not have sent yet is looked for at once",
-        "src/lock/prepared_create.rs",
+        "src/lock/driver/wired.rs",
         "if let Some(sent) = self.create.give_up() {",
         "if let Some(sent) = self.create.settle() {",
         "if let Some(sent) = if {mutant} {{ self.create.settle() }} else {{ self.create.give_up() }} {{",
@@ -748,7 +748,7 @@ MUTANTS = [
     (
         "early-create-proves-later",
         "a create sent by another thread counts as a proof of when it is read",
-        "src/lock/prepared_create.rs",
+        "src/lock/driver/wired.rs",
         "then_some((self, sent.stamp))",
         "then(|| (self.session.status.stamp(), self)).map(|(now, early)| (early, now))",
         "then(|| (self.session.status.stamp(), self))\n"

@@ -9,9 +9,9 @@ mod wired;
 
 use std::ops::ControlFlow;
 
+pub(super) use self::wired::Early;
 use self::wired::Wired;
 use super::fresh_id::fresh_id;
-use super::prepared_create::Early;
 use super::request::{LockRequest, Queue};
 use crate::error::{Error, Result};
 use crate::session::Session;
