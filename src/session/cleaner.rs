@@ -49,8 +49,6 @@ struct Interest {
     next: Option<Arc<EarlyCreate>>,
     /// Receive how the deletion ended: the thread that waits for that release, or tries in whose way the node is.
     waiters: Vec<Slot<Released>>,
-    /// Whether the threads that wait in a queue have been woken because the client lacks the right to the deletion.
-    is_known_refused: bool,
 }
 
 impl Interest {
@@ -110,7 +108,6 @@ impl Cleaner {
             let interest = Interest {
                 next: release.next.clone(),
                 waiters: release.waiter.cloned().into_iter().collect(),
-                is_known_refused: false,
             };
             ids.push(self.entries.lock().begin(deletion, interest));
         }
@@ -262,18 +259,17 @@ impl Cleaner {
         let Some((deletion, interest)) = entries.get(id) else {
             return Vec::new();
         };
-        let node = interest.next.as_ref().and_then(|_| deletion.node());
         let Some(request) = deletion.ask() else {
             return Vec::new();
         };
-        if let Some((node, next)) = node.and_then(|node| Some((node, interest.next.take()?))) {
+        if let Some(next) = interest.next.take() {
             let sent = Sent {
                 stamp: self.status.stamp(),
                 session: deletion.session(),
             };
             if let Some(calls) = next.take(sent) {
                 let left = self.left(deletion);
-                return join(node, calls, next, (self.answer(id), left));
+                return join(request, calls, next, (self.answer(id), left));
             }
         }
         vec![Call {
@@ -308,7 +304,7 @@ impl Cleaner {
         let Some((deletion, interest)) = entries.get(id) else {
             return;
         };
-        let now = clock::since_boot();
+        let (now, was_forbidden) = (clock::since_boot(), deletion.is_forbidden());
         match deletion.answered(now, answered) {
             Progress::GoesOn(failure) => {
                 let failed = failure.map(|failure| (failure, deletion.dir().to_owned()));
@@ -316,7 +312,7 @@ impl Cleaner {
                 // This hardly changes while a thread waits.
                 if let Some((Failure::Refused(code @ ErrorCode::NO_AUTH), dir)) = &failed {
                     interest.tell(&Err(refused(dir, *code)));
-                    is_news = !mem::replace(&mut interest.is_known_refused, true);
+                    is_news = !was_forbidden;
                 }
                 drop(entries);
                 if is_news {

@@ -94,14 +94,14 @@ impl EarlyCreate {
 /// Joins the deletion of a node and the create among these calls in one transaction. If nobody reads the
 /// answer to the create, `left` takes over its node.
 pub(super) fn join(
-    node: String,
+    deletion: Request,
     calls: Vec<Call>,
     early: Arc<EarlyCreate>,
     (deleted, left): (Answer, impl FnOnce(Orphan) + Send + 'static),
 ) -> Vec<Call> {
     let mut calls = calls.into_iter();
     let first = calls.next().map(|create| Call {
-        request: delete_and_create::request(vec![Request::delete(node)], create.request),
+        request: delete_and_create::request(vec![deletion], create.request),
         watch: None,
         answer: Box::new(move |answered| {
             let (delete, created) = delete_and_create::parts(answered);

@@ -221,16 +221,17 @@ impl Deletion {
         self.session
     }
 
-    /// Returns the node that the next request deletes, if the request does nothing else.
-    pub fn node(&self) -> Option<String> {
-        let name = self.target().filter(|_| self.closing.is_empty())?;
-        Some(node_in(&self.dir, name))
-    }
-
     /// Returns what the next request does, if it deletes a node.
     pub fn ops(&self) -> Option<Vec<Request>> {
-        let delete = Request::delete(node_in(&self.dir, self.target()?));
-        Some(iter::once(delete).chain(self.closing.clone()).collect())
+        Some(
+            iter::once(self.delete()?)
+                .chain(self.closing.clone())
+                .collect(),
+        )
+    }
+
+    fn delete(&self) -> Option<Request> {
+        Some(Request::delete(node_in(&self.dir, self.target()?)))
     }
 
     /// Returns the next request, which is sent now; `None` if one is under way.
@@ -246,10 +247,8 @@ impl Deletion {
                 below: self.dir.clone(),
             },
             State::Find(_) => Request::list(&self.dir),
-            State::Delete(_) | State::Pull(..) => match self.node() {
-                Some(node) => Request::delete(node),
-                None => Request::Multi(self.ops()?),
-            },
+            State::Delete(_) | State::Pull(..) if self.writes() => Request::Multi(self.ops()?),
+            State::Delete(_) | State::Pull(..) => self.delete()?,
         };
         self.turn = Turn::Asked;
         Some(request)

@@ -39,6 +39,11 @@ impl Deletion {
         self.is_leftover
     }
 
+    /// Returns whether the client was refused this for lack of rights.
+    pub fn is_forbidden(&self) -> bool {
+        self.is_forbidden
+    }
+
     /// Returns until when tries in this directory wait for it, which looks like another client's node; `None` if they
     /// don't.
     pub(super) fn awaited_until(&mut self, dir: &str, now: Duration) -> Option<Duration> {
