@@ -1,6 +1,5 @@
 //! Several mutexes at once, without deadlock.
 
-use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -11,7 +10,7 @@ use crate::local::thread_set::Entered;
 use crate::lock::multi::Part;
 use crate::lock::raw_guard::{RawGuard, Turn};
 use crate::lock::request::LockRequest;
-use crate::lock::{self, Locks};
+use crate::lock::{self, Locks, described};
 use crate::options::LockOptions;
 use crate::token::FencingToken;
 use zklock_core::attempt::Patience;
@@ -50,6 +49,8 @@ pub struct MultiLock {
     /// The queues, sorted by path, each of them once.
     parts: Arc<[Part]>,
 }
+
+described!(MultiLock, it: paths = it.paths().collect::<Vec<_>>());
 
 /// The guard of a [`MultiLock`]: while it lives, all its mutexes are held, unless the guard says
 /// that they are lost. If one is lost, all are.
@@ -322,15 +323,5 @@ impl MultiGuard {
 impl From<MultiGuard> for SendMultiGuard {
     fn from(guard: MultiGuard) -> Self {
         guard.into_send()
-    }
-}
-
-impl fmt::Debug for MultiLock {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.locks.describe(
-            "MultiLock",
-            &[("paths", &self.paths().collect::<Vec<_>>())],
-            f,
-        )
     }
 }

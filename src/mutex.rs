@@ -87,7 +87,7 @@ pub struct Mutex {
     known: Arc<Known>,
 }
 
-described!(Mutex, path);
+described!(Mutex, it: path = it.path);
 
 /// A guard of a [`Mutex`]: while it lives, the mutex is held, unless the guard reports that it is
 /// lost.
@@ -268,7 +268,7 @@ impl Mutex {
         &self.path
     }
 
-    fn enter(&self, mut request: LockRequest<'_>) -> Result<Option<MutexGuard>> {
+    pub(crate) fn enter(&self, mut request: LockRequest<'_>) -> Result<Option<MutexGuard>> {
         let mark = request.tracking.map(|_| Request::get(&self.path));
         let mut queue = Queue::of(&self.path, Role::Exclusive);
         match request.tracking {
@@ -317,6 +317,10 @@ impl MutexGuard {
 
     pub(crate) fn raw(&self) -> &RawGuard {
         &self.grant.raw
+    }
+
+    pub(crate) fn into_grant(self) -> Grant {
+        self.grant
     }
 
     /// Returns a number that grows with every grant of this lock by the server. Threads that hand

@@ -55,7 +55,7 @@ pub struct Nodes {
     limit: Duration,
 }
 
-described!(Nodes, limit);
+described!(Nodes, it: limit = it.limit);
 
 /// The data of a node, and when it was created and changed.
 #[derive(Clone, Debug, Eq, PartialEq)]

@@ -6,14 +6,13 @@ use std::time::{Duration, Instant};
 
 use crate::error::Result;
 use crate::guard::{NeverSend, guard_methods};
-use crate::lock::known_paths::Known;
 use crate::lock::raw_guard::Grant;
-use crate::lock::request::{LockRequest, Queue};
+use crate::lock::request::LockRequest;
 use crate::lock::{self, Locks, described};
+use crate::mutex::Mutex;
 use crate::options::LockOptions;
 use crate::token::FencingToken;
 use zklock_core::attempt::Patience;
-use zklock_core::dialect::Role;
 
 /// A mutex that the thread holding it may lock again.
 ///
@@ -39,11 +38,10 @@ use zklock_core::dialect::Role;
 #[derive(Clone)]
 pub struct ReentrantMutex {
     locks: Arc<Locks>,
-    path: Arc<str>,
-    known: Arc<Known>,
+    mutex: Mutex,
 }
 
-described!(ReentrantMutex, path);
+described!(ReentrantMutex, it: path = it.path());
 
 /// One of the guards of the thread that holds a [`ReentrantMutex`].
 ///
@@ -79,12 +77,9 @@ pub struct ReentrantMutexGuard {
 
 impl ReentrantMutex {
     pub(crate) fn new(locks: &Arc<Locks>, path: &str) -> Result<Self> {
-        crate::path::check(path)?;
-        let path = path.into();
         Ok(Self {
             locks: locks.clone(),
-            known: locks.known.of(&path),
-            path,
+            mutex: Mutex::new(locks, path)?,
         })
     }
 
@@ -154,25 +149,20 @@ impl ReentrantMutex {
 
     /// Returns the path of the lock's directory.
     pub fn path(&self) -> &str {
-        &self.path
+        self.mutex.path()
     }
 
     fn enter(&self, mut request: LockRequest<'_>) -> Result<Option<ReentrantMutexGuard>> {
-        let (locks, not_send) = (&self.locks, PhantomData);
-        if let Some(held) = locks.again(&self.path) {
+        let not_send = PhantomData;
+        if let Some(held) = self.locks.again(self.path()) {
             held.raw.check()?;
             return Ok(Some(ReentrantMutexGuard { held, not_send }));
         }
-        let queue = Queue {
-            last: Some(&self.known.last),
-            ..Queue::of(&self.path, Role::Exclusive)
-        };
-        let inherits = request.is_plain();
-        let Some(mut grant) = locks.lock(&self.path, &queue, inherits, &mut request)? else {
+        request.tracking = None;
+        let Some(guard) = self.mutex.enter(request)? else {
             return Ok(None);
         };
-        locks.share(&mut grant.raw);
-        let held = Arc::new(grant);
+        let held = Arc::new(guard.into_grant());
         held.turn.share(&held);
         Ok(Some(ReentrantMutexGuard { held, not_send }))
     }

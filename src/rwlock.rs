@@ -61,7 +61,7 @@ pub struct RwLock {
     path: Arc<str>,
 }
 
-described!(RwLock, path);
+described!(RwLock, it: path = it.path);
 
 impl RwLock {
     pub(crate) fn new(locks: &Arc<Locks>, path: &str) -> Result<Self> {

@@ -70,7 +70,7 @@ pub struct Shards {
     count: u32,
 }
 
-described!(Shards, path);
+described!(Shards, it: path = it.path);
 
 impl Shards {
     pub(crate) fn new(locks: &Arc<Locks>, path: &str, count: u32) -> Result<Self> {

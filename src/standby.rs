@@ -10,8 +10,8 @@ use std::time::Duration;
 use crate::contender::Contender;
 use crate::error::{Error, LostReason, Result};
 use crate::guard::guard_views;
-use crate::lock::Locks;
 use crate::lock::raw_guard::RawGuard;
+use crate::lock::{Locks, described};
 use crate::mutex::{Mutex, MutexGuard, SendMutexGuard};
 use crate::options::{LockOptions, Waiting};
 use crate::system::channel::Receiver;
@@ -86,6 +86,8 @@ pub struct Term<'a> {
 }
 
 guard_views!(Term<'_>, raw);
+
+described!(Standby, it: path = it.path());
 
 impl UnwindSafe for Standby {}
 impl RefUnwindSafe for Standby {}
@@ -339,12 +341,6 @@ fn tell_loss(number: u64, path: &str, error: &Error) {
     );
     if !planned {
         log::warn!("term {number} of {path} ended: {error}");
-    }
-}
-
-impl fmt::Debug for Standby {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.locks.describe("Standby", &[("path", &self.path())], f)
     }
 }
 

@@ -73,7 +73,7 @@ pub struct Job {
     path: Arc<str>,
 }
 
-described!(Job, path);
+described!(Job, it: path = it.path);
 
 /// The outcome of a call that runs a job once.
 ///

@@ -233,13 +233,13 @@ impl Locks {
     }
 }
 
-/// Implements `Debug` for a noun of a client, by these of its fields.
+/// Implements `Debug` for a noun of a client, by these values of it.
 macro_rules! described {
-    ($noun:ident, $($field:ident),+) => {
+    ($noun:ident, $it:ident: $($name:ident = $value:expr),+) => {
         impl ::std::fmt::Debug for $noun {
             fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
-                let (noun, locks) = (stringify!($noun), &self.locks);
-                locks.describe(noun, &[$((stringify!($field), &self.$field)),+], f)
+                let ($it, noun) = (self, stringify!($noun));
+                $it.locks.describe(noun, &[$((stringify!($name), &$value)),+], f)
             }
         }
     };

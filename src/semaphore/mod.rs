@@ -68,7 +68,7 @@ pub struct Semaphore {
     known: Arc<Known>,
 }
 
-described!(Semaphore, path, permits);
+described!(Semaphore, it: path = it.path, permits = it.permits);
 
 /// One of a semaphore's permits, held while this lives, unless it reports that it is lost.
 ///
