@@ -28,13 +28,10 @@ use zklock_core::attempt::Orphan;
 use zklock_core::dialect::Role;
 use zklock_core::directories::Lasting;
 use zklock_core::journal::Journal;
-use zklock_core::name::{LAST_SEQUENCE, NodeName, prefix};
+use zklock_core::name::{NodeName, prefix};
+use zklock_core::path::node_in;
 use zklock_core::queue::{Contest, Foreign, Place, own};
 use zklock_jute::{CreateMode, ErrorCode, Names, Reply, Request};
-
-/// From this number on, a queue may fall back to the order in which its nodes were created, and a
-/// hold is younger than the node that it replaces.
-const LAST: i64 = LAST_SEQUENCE / 2;
 
 impl RawGuard {
     /// Replaces the lock's node by a hold and returns the hold's node. The caller drops the guard
@@ -69,18 +66,14 @@ impl RawGuard {
         }
         let name = NodeName::parse(path::name(self.node()));
         let name = name.filter(|name| matches!(name.kind.role(), Role::Exclusive | Role::Write));
-        let (role, number) = name
-            .map(|name| (name.kind.role(), name.sequence))
-            .ok_or_else(unsupported)?;
-        if !(0..=LAST).contains(&number) {
-            return Err(Error::Exhausted {
-                path: self.lease().path().to_owned(),
-                reason: "a hold would lose its place",
-            });
-        }
-        let prefix = prefix(session.settings.dialect, role, &fresh_hold_id());
-        let dir = path::parent(self.node());
-        Ok(format!("{dir}/{prefix}{number:010}"))
+        let name = name.ok_or_else(unsupported)?;
+        let (dialect, role) = (session.settings.dialect, name.kind.role());
+        let hold = name.in_its_place(&prefix(dialect, role, &fresh_hold_id()));
+        let hold = hold.ok_or_else(|| Error::Exhausted {
+            path: self.lease().path().to_owned(),
+            reason: "a hold would lose its place",
+        })?;
+        Ok(node_in(path::parent(self.node()), &hold))
     }
 
     fn exchange(&self, node: &str, hold: &Hold) -> Request {

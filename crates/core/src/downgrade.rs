@@ -24,15 +24,15 @@ use core::mem;
 
 use super::attempt::Orphan;
 use super::dialect::{Dialect, Role};
-use super::name::{LAST_SEQUENCE, NodeName, prefix};
+use super::name::{NodeName, prefix};
 
 /// The state machine of one downgrade.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub struct Downgrade {
     writer: String,
+    reader: String,
     /// The reader's name without its number. No other attempt ever asks for the same.
     prefix: String,
-    number: i64,
     state: State,
     orphans: Vec<Orphan>,
 }
@@ -90,12 +90,11 @@ impl Downgrade {
     /// Creates the machine. Returns `None` if the `writer`'s number says nothing about its place, because
     /// the reader's would not either. The `id` must be fresh: a UUID that was never used.
     pub fn new(dialect: Dialect, writer: &str, id: &str) -> Option<Self> {
-        let number = NodeName::parse(writer)?.sequence;
-        // Where the numbers are used up, births decide the order, and the reader's birth is too late.
-        (0..LAST_SEQUENCE / 2).contains(&number).then(|| Self {
+        let prefix = prefix(dialect, Role::Read, id);
+        Some(Self {
             writer: writer.to_owned(),
-            prefix: prefix(dialect, Role::Read, id),
-            number,
+            reader: NodeName::parse(writer)?.in_its_place(&prefix)?,
+            prefix,
             state: State::Make,
             orphans: Vec::new(),
         })
@@ -104,8 +103,8 @@ impl Downgrade {
     /// Returns the next step for the driver.
     pub fn action(&self) -> Action {
         match &self.state {
-            State::Make => Action::Make(self.reader()),
-            State::Prove => Action::Prove([self.writer.clone(), self.reader()]),
+            State::Make => Action::Make(self.reader.clone()),
+            State::Prove => Action::Prove([self.writer.clone(), self.reader.clone()]),
             State::Finish(outcome) => Action::Finish(outcome.clone()),
         }
     }
@@ -124,17 +123,13 @@ impl Downgrade {
             (_, Event::NoNode | Event::Lost) => self.leave(Outcome::Lost),
 
             (State::Make, Event::Made) | (State::Prove, Event::Proved) => {
-                State::Finish(Outcome::Reader(self.reader()))
+                State::Finish(Outcome::Reader(self.reader.clone()))
             }
             (State::Make, Event::MadeBeside) => State::Prove,
 
             // The node's name is unique, so creating it twice creates it once. A stale event changes nothing.
             (state, _) => state,
         };
-    }
-
-    fn reader(&self) -> String {
-        format!("{}{:010}", self.prefix, self.number)
     }
 
     /// Ends without a reader. The reader's node may exist nevertheless.
@@ -146,6 +141,7 @@ impl Downgrade {
 
 #[cfg(test)]
 mod tests {
+    use super::super::name::LAST_SEQUENCE;
     use super::*;
 
     const ID: &str = "00000000-0000-8000-8000-000000000001";

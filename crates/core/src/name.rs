@@ -97,6 +97,13 @@ impl<'a> NodeName<'a> {
         may_be_hold(self.text) && self.is_ours()
     }
 
+    /// Returns the name with this prefix that gives a node the same place, although it is created later; `None` if the
+    /// number does not decide the place. Where the numbers are used up, births decide.
+    pub fn in_its_place(&self, prefix: &str) -> Option<String> {
+        let is_decided = (0..LAST_SEQUENCE / 2).contains(&self.sequence);
+        is_decided.then(|| format!("{prefix}{:010}", self.sequence))
+    }
+
     /// Returns whether the number says nothing about the contender's place.
     pub fn is_exhausted(&self) -> bool {
         self.sequence < 0 || LAST_SEQUENCE <= self.sequence
