@@ -20,8 +20,7 @@ use crate::transport::session_state::SessionState;
 use crate::transport::status::Status;
 use crate::transport::{Answer, Answered, Call, Failure, Mailbox, Slot, Transport};
 use zklock_core::attempt::Orphan;
-pub(crate) use zklock_core::deletions::Ended;
-use zklock_core::deletions::{Deletion, Deletions, PASSING, Progress};
+use zklock_core::deletions::{Deletion, Deletions, Ended, PASSING, Progress};
 use zklock_jute::ErrorCode;
 
 /// See the module's documentation.
@@ -65,22 +64,6 @@ impl Drop for Interest {
     }
 }
 
-/// How to release a guard's nodes.
-#[derive(Default)]
-pub(crate) struct Release<'a> {
-    /// The session that owns the nodes.
-    pub(crate) session: i64,
-    /// The thread that waits for the end, if any.
-    pub(crate) waiter: Option<&'a Slot<Released>>,
-    /// The data to write into the directory, and the version to replace, in the transaction that
-    /// deletes the node.
-    pub(crate) closing: Option<(&'a [u8], i32)>,
-    /// The time since boot before which nothing is deleted.
-    pub(crate) not_before: Option<Duration>,
-    /// The create to send with the deletion of the only node, if nothing is written into the directory.
-    pub(crate) next: Option<Arc<EarlyCreate>>,
-}
-
 impl Cleaner {
     pub(crate) fn new(
         status: Arc<Status>,
@@ -98,25 +81,28 @@ impl Cleaner {
         }
     }
 
-    /// Takes over the nodes of a guard, and sends their deletion if it is due, without waiting.
-    pub(crate) fn release(self: &Arc<Self>, nodes: &[String], release: &Release<'_>) {
-        let mut ids = Vec::with_capacity(nodes.len());
-        for node in nodes {
-            let deletion = Deletion::of_guard(node, release.session)
-                .closing(release.closing)
-                .not_before(release.not_before);
+    /// Takes over the deletions of a guard's nodes, and sends what is due, without waiting. The `waiter` is told how
+    /// each ends. The create `next` is sent with the only one, which writes nothing into the directory then.
+    pub(crate) fn release(
+        self: &Arc<Self>,
+        deletions: impl IntoIterator<Item = Deletion>,
+        waiter: Option<&Slot<Released>>,
+        next: Option<&Arc<EarlyCreate>>,
+    ) {
+        let (mut due, now) = (Vec::new(), clock::since_boot());
+        for deletion in deletions {
+            let is_due = deletion.is_due(now);
             let interest = Interest {
-                next: release.next.clone(),
-                waiters: release.waiter.cloned().into_iter().collect(),
+                next: next.cloned(),
+                waiters: waiter.cloned().into_iter().collect(),
             };
-            ids.push(self.entries.lock().begin(deletion, interest));
-        }
-        match release.not_before {
-            Some(time) if clock::since_boot() < time => {
-                let _ = self.wake.try_send(());
+            let id = self.entries.lock().begin(deletion, interest);
+            match is_due {
+                true => due.push(id),
+                false => drop(self.wake.try_send(())),
             }
-            _ => self.send(&ids),
         }
+        self.send(&due);
     }
 
     /// Takes over the nodes that an attempt left in `dir`, and sends what is due.

@@ -208,12 +208,8 @@ impl<X: Default> Deletions<X> {
 
     /// Returns the deletions whose requests are to be sent by now.
     pub fn due(&self, now: Duration) -> Vec<u64> {
-        let due = |(id, (entry, _)): (&u64, &(Deletion, X))| match entry.turn {
-            Turn::Due => Some(*id),
-            Turn::Paused(time) | Turn::Delayed(time) => (time <= now).then_some(*id),
-            Turn::Asked => None,
-        };
-        self.open.iter().filter_map(due).collect()
+        let due = self.open.iter().filter(|(_, (entry, _))| entry.is_due(now));
+        due.map(|(id, _)| *id).collect()
     }
 
     /// Returns when the next request is due that is not due yet.
@@ -232,6 +228,17 @@ impl<X: Default> Deletions<X> {
             _ => None,
         };
         self.open.values().filter_map(delayed).max()
+    }
+}
+
+impl Deletion {
+    /// Returns whether the next request is to be sent by now.
+    pub fn is_due(&self, now: Duration) -> bool {
+        match self.turn {
+            Turn::Due => true,
+            Turn::Asked => false,
+            Turn::Paused(time) | Turn::Delayed(time) => time <= now,
+        }
     }
 }
 

@@ -1,6 +1,5 @@
 //! How a guard gives up its place: to the next thread of this client, or to the server.
 
-use std::slice;
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -8,13 +7,14 @@ use std::time::{Duration, Instant};
 use super::{Closing, RawGuard, Replaces};
 use crate::error::{Error, LostReason, Result};
 use crate::path;
-use crate::session::cleaner::{Ended, Release, Released};
+use crate::session::cleaner::Released;
 use crate::session::early_create::EarlyCreate;
 use crate::system::channel::{Waitable, wait_any};
 use crate::system::{clock, contained};
 use crate::time::limit::{Limit, LimitReached, from_now, since_boot};
 use crate::transport::{Mailbox, Slot};
 use zklock_core::attempt::Orphan;
+use zklock_core::deletions::{Deletion, Ended};
 use zklock_core::release_note::Note;
 
 /// How often a release that waits for its minimum time checks whether the lock is lost.
@@ -158,18 +158,17 @@ impl RawGuard {
         };
         let note = replaces.and_then(note);
         let note = note.as_ref().map(|(text, over)| (&text[..], *over));
-        let release = Release {
-            session: self.lease.session(),
-            waiter,
-            closing: closing.or(note),
-            not_before: self
-                .at_least_until
-                .filter(|_| !self.is_gone())
-                .map(since_boot),
-            next: (!lost).then(|| self.next_create()).flatten(),
-        };
+        let (session, writes) = (self.lease.session(), closing.or(note));
+        let kept = self.at_least_until.filter(|_| !self.is_gone());
+        let not_before = kept.map(since_boot);
+        let deletions = self.nodes().iter().map(|node| {
+            let deletion = Deletion::of_guard(node, session).closing(writes);
+            deletion.not_before(not_before)
+        });
+        let next = (!lost).then(|| self.next_create()).flatten();
         self.session.leases.end(watched);
-        self.session.cleaner.release(self.lease.nodes(), &release);
+        let cleaner = &self.session.cleaner;
+        cleaner.release(deletions, waiter, next.as_ref());
     }
 
     /// Gives up the claim, before the lock: the next holder must find the claim free.
@@ -180,13 +179,7 @@ impl RawGuard {
         self.stop_watching();
         let (session, cleaner) = (self.lease.session(), &self.session.cleaner);
         match claim.node.get() {
-            Some(node) => {
-                let release = Release {
-                    session,
-                    ..Release::default()
-                };
-                cleaner.release(slice::from_ref(node), &release);
-            }
+            Some(node) => cleaner.release([Deletion::of_guard(node, session)], None, None),
             None => {
                 let orphan = Orphan::Prefix(claim.prefix.clone());
                 cleaner.add(&claim.dir, session, vec![orphan]);

@@ -63,12 +63,8 @@ fn what_is_kept_for_less_than_a_session_that_was_given_up_is_released_in_the_nex
     let (cleaner, _mute) = cleaner();
     let now = clock::since_boot();
     for (node, kept) in [("/m/a", Duration::from_millis(500)), ("/m/b", PASSING * 60)] {
-        let release = Release {
-            session: 1,
-            not_before: Some(now + kept),
-            ..Release::default()
-        };
-        cleaner.release(&[node.to_owned()], &release);
+        let deletion = Deletion::of_guard(node, 1).not_before(Some(now + kept));
+        cleaner.release([deletion], None, None);
     }
     cleaner.status.given_up.store(1, Ordering::Release);
     cleaner.status.expired();
@@ -83,12 +79,8 @@ fn what_is_kept_for_less_than_a_session_that_was_given_up_is_released_in_the_nex
 fn who_waits_for_a_release_hears_of_a_client_that_was_closed() {
     let (cleaner, _mute) = cleaner();
     let (to, ended) = crate::system::channel::bounded(1);
-    let release = Release {
-        session: 1,
-        waiter: Some(&to.into()),
-        ..Release::default()
-    };
-    cleaner.release(&["/m/n".to_owned()], &release);
+    let deletion = Deletion::of_guard("/m/n", 1);
+    cleaner.release([deletion], Some(&to.into()), None);
     cleaner.answered(1, Err(Failure::Closed));
     assert_eq!(ended.try_recv(), Ok(Ok(Ended::GoneBefore)));
     assert_eq!(cleaner.entries.lock().len(), 0);
