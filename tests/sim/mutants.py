@@ -942,7 +942,7 @@ MUTANTS = [
     (
         "late-create-not-looked-for",
         "a create that was looked for and not found is not looked for again",
-        "crates/core/src/deletions/late.rs",
+        "crates/core/src/deletions/leftover.rs",
         "        (now < until).then_some(look)\n",
         "        (Duration::MAX < until).then_some(look)\n",
         "        (now < until && !{mutant}).then_some(look)\n",

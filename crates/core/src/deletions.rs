@@ -12,7 +12,6 @@
 //! that owns them ends, which deletes them.
 
 mod deletion;
-mod late;
 mod leftover;
 
 use alloc::collections::BTreeMap;

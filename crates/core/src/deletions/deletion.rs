@@ -156,7 +156,7 @@ impl Deletion {
         self
     }
 
-    /// Notes that there is another connection. A look has to start over through it, see [`late`](super::late), and so
+    /// Notes that there is another connection. A look has to start over through it, see [`leftover`](super::leftover), and so
     /// has one that has found a node whose name may be another's by now.
     pub(super) fn changes_connection(&mut self) {
         self.state = match mem::replace(&mut self.state, State::Delete(Vec::new())) {
