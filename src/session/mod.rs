@@ -16,7 +16,6 @@
 //! background thread sends without waiting. Decisions that need neither a clock nor I/O are in
 //! the crate `zklock-core`.
 
-pub(crate) mod background;
 pub(crate) mod call_error;
 pub(crate) mod caller;
 pub(crate) mod cleaner;
@@ -29,13 +28,13 @@ pub(crate) mod silence;
 #[cfg(test)]
 mod tests;
 
+use std::io;
 use std::mem;
 use std::panic::RefUnwindSafe;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
-use self::background::Background;
 use self::caller::Caller;
 use self::cleaner::Cleaner;
 use self::leases::Leases;
@@ -45,10 +44,10 @@ use crate::hold::Hold;
 use crate::local::owning_process::Process;
 use crate::metrics::Counters;
 use crate::owner::Card;
-use crate::system::channel::bounded;
-use crate::system::contained;
+use crate::system::channel::{Receiver, Sender, Waitable, bounded, wait_any};
 use crate::system::sync::Mutex;
-use crate::time::limit::Limit;
+use crate::system::{contained, thread};
+use crate::time::limit::{Limit, from_now};
 use crate::transport::Transport;
 use crate::transport::status::Status;
 use zklock_core::dialect::Dialect;
@@ -220,5 +219,77 @@ impl Drop for Session {
         self.status.closed();
         self.transport.leave();
         self.background.stop(Duration::ZERO);
+    }
+}
+
+/// The handle of the background thread, which makes the [`Leases`] prove to every guard that its lock still exists, and
+/// the [`Cleaner`] delete what is left.
+///
+/// The thread sleeps while nothing is due, and never blocks on an answer: it sends requests, and the answers arrive
+/// through channels.
+#[derive(Debug)]
+struct Background {
+    stop: Sender<()>,
+    stopped: Receiver<()>,
+}
+
+impl Background {
+    /// Starts the thread, which looks for work whenever `woken` is filled.
+    fn start(
+        leases: Arc<Leases>,
+        cleaner: Arc<Cleaner>,
+        status: &Arc<Status>,
+        woken: Receiver<()>,
+    ) -> io::Result<Self> {
+        let (stop, stopping) = bounded::<()>(1);
+        let (ended, stopped) = bounded::<()>(0);
+        let changes = status.changes();
+        let run = move || {
+            // Dropped when the thread ends, which `stopped` reports.
+            let _ended = ended;
+            run(&leases, &cleaner, changes.receiver(), &woken, &stopping);
+        };
+        thread::spawn("zklock-background", run)?;
+        Ok(Self { stop, stopped })
+    }
+
+    /// Ends the thread; waits at most `limit` for it.
+    fn stop(&self, limit: Duration) {
+        let _ = self.stop.try_send(());
+        let _ = self.stopped.recv_timeout(limit);
+    }
+
+    /// Leaks the handle in a forked child, where the thread does not exist.
+    fn forget(&self) {
+        mem::forget((self.stop.clone(), self.stopped.clone()));
+    }
+}
+
+fn run(
+    leases: &Leases,
+    cleaner: &Arc<Cleaner>,
+    changes: &Receiver<()>,
+    woken: &Receiver<()>,
+    stopping: &Receiver<()>,
+) {
+    loop {
+        let pause = leases.look();
+        let retry = cleaner.push();
+        cleaner.tell();
+        let until = [pause.map(from_now), retry].into_iter().flatten().min();
+        let [fired, said] = leases.answers();
+        let all: [&dyn Waitable; 5] = [stopping, woken, changes, fired, said];
+        wait_any(&all, until);
+        let stops = !stopping.try_recv().is_err_and(|error| error.is_empty());
+        let _ = woken.try_recv();
+        if changes.try_recv().is_ok() {
+            leases.look_at_all();
+        }
+        if stops {
+            // The client may have been closed since the last look: the guards must be told.
+            leases.look();
+            return cleaner.tell();
+        }
+        leases.drain();
     }
 }
