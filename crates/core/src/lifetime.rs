@@ -119,11 +119,6 @@ impl Lifetime {
         }
     }
 
-    /// Returns the moment from which somebody else may have what was proven by `stamp`.
-    pub fn until(&self, stamp: Stamp) -> Duration {
-        self.terms().until(stamp)
-    }
-
     /// Notes that a connect request for this session is sent. A server that receives it grants what the servers
     /// have granted this session before, or no less than `least` if that is stated; only the answer tells.
     pub fn greets(&mut self, sent: Duration, least: Option<Duration>) {

@@ -119,14 +119,6 @@ impl Overdue {
         }
     }
 
-    /// Returns how long to sleep before the next look; zero if the limit of an earlier attempt cut a look short.
-    pub fn pause(&self) -> Duration {
-        match self.action() {
-            Action::Sleep(period) => period,
-            _ => Duration::ZERO,
-        }
-    }
-
     /// Makes the next look soon: the queue has moved, and its head may be another.
     pub fn stir(&mut self) {
         self.pause = PERIODS.0;

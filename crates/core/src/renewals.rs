@@ -129,11 +129,6 @@ impl<L: Clone> Renewals<L> {
         self.leases.values().map(|entry| &entry.lease)
     }
 
-    /// Returns how many leases have not ended.
-    pub fn len(&self) -> usize {
-        self.leases.len()
-    }
-
     /// Returns whether all leases have ended.
     pub fn is_empty(&self) -> bool {
         self.leases.is_empty()

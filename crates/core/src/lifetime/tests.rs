@@ -128,19 +128,19 @@ fn a_lost_answer_counts_until_something_is_committed_on_a_later_connection() {
     lifetime.greets(seconds(110), Some(seconds(10)));
     // A hundredth is for clocks that do not run at the same speed.
     let least = seconds(110) + Duration::from_millis(9_900);
-    assert_eq!(lifetime.until(stamp), least);
+    assert_eq!(lifetime.terms().until(stamp), least);
     lifetime.greets(seconds(112), Some(seconds(10)));
-    assert_eq!(lifetime.until(stamp), least);
+    assert_eq!(lifetime.terms().until(stamp), least);
     // The leader that greeted may have been deposed.
     lifetime.greeted(T, seconds(112), seconds(113));
-    assert_eq!(lifetime.until(stamp), least);
+    assert_eq!(lifetime.terms().until(stamp), least);
     lifetime.committed(seconds(114), 0);
-    assert_eq!(lifetime.until(stamp), seconds(131));
+    assert_eq!(lifetime.terms().until(stamp), seconds(131));
     // A request that was answered leaves no doubt.
     lifetime.greets(seconds(120), Some(seconds(5)));
-    assert!(lifetime.until(stamp) < seconds(125));
+    assert!(lifetime.terms().until(stamp) < seconds(125));
     lifetime.greeted(T, seconds(120), seconds(121));
-    assert_eq!(lifetime.until(stamp), seconds(131));
+    assert_eq!(lifetime.terms().until(stamp), seconds(131));
 }
 
 #[test]
@@ -148,10 +148,10 @@ fn servers_are_taken_to_grant_what_they_have_granted_before() {
     let mut lifetime = Lifetime::new(T, seconds(100), seconds(100));
     lifetime.committed(seconds(110), 0);
     let stamp = lifetime.stamp(seconds(110));
-    let until = lifetime.until(stamp);
+    let until = lifetime.terms().until(stamp);
     for asked in 111..120 {
         lifetime.greets(seconds(asked), None);
-        assert_eq!(lifetime.until(stamp), until);
+        assert_eq!(lifetime.terms().until(stamp), until);
     }
     // A stated timeout counts only up to what was granted.
     lifetime.greeted(T / 2, seconds(119), seconds(120));

@@ -835,7 +835,7 @@ impl History {
         };
         let until = match self.broken {
             Broken::TimeoutOfTheGrant => guard.until(self.at_grant).min(lifetime.latest()),
-            _ => lifetime.until(guard),
+            _ => lifetime.terms().until(guard),
         };
         let left = until.saturating_sub(self.now);
         if self.ended {
