@@ -9,10 +9,10 @@ use crate::session::caller::{Caller, Replies};
 use crate::time::limit::{Limit, LimitReached};
 use crate::transport::Failure;
 use zklock_core::connection::sync;
+use zklock_core::directories;
 use zklock_core::directories::Lasting;
 use zklock_core::places::OF_A_SEMAPHORE;
 use zklock_core::queue::{Foreign, strangers};
-use zklock_core::refusals;
 use zklock_jute::{Access, ErrorCode, Reply, Request, Stat};
 
 /// How long one request of a query may take.
@@ -71,7 +71,7 @@ impl Session {
                 let Ok(answers) = caller.wait_for_all(first, count, limit) else {
                     return Ok(Err(LimitReached));
                 };
-                match refusals::trouble(&answers) {
+                match directories::trouble_with(&answers) {
                     Some(Failure::Refused(code)) => return Err(not_made(dir, code)),
                     Some(Failure::TooLong(long)) => return Err(Error::too_long(long, dir)),
                     _ => {}

@@ -1,10 +1,11 @@
-//! The directories of locks: what becomes of them when nobody uses them, and how they are created.
+//! The directories of locks: what becomes of them when nobody uses them, how they are created, and why they cannot be.
 
 use alloc::vec::Vec;
 
+use super::answer::{Answered, Failure};
 use super::dialect::{Dialect, Role};
 use super::path::ancestors;
-use zklock_jute::{Access, CreateMode, Request};
+use zklock_jute::{Access, CreateMode, ErrorCode, Request};
 
 /// How long a lock's directory stays when its queue is empty.
 #[derive(Clone, Copy, Debug)]
@@ -51,10 +52,35 @@ impl Lasting<'_> {
     }
 }
 
+/// Returns why the directory cannot be created, if so. The answers are those to the creates of its ancestors,
+/// outermost first, and of itself.
+pub fn trouble_with(answers: &[Answered]) -> Option<Failure> {
+    let refusals = answers.iter().map(|answer| match answer {
+        Err(failure @ (Failure::Refused(_) | Failure::TooLong(_))) => Some(*failure),
+        // Another create finds out whether one without an answer was carried out.
+        _ => None,
+    });
+    // A refusal in between does not matter if the directory itself exists.
+    match refusals.clone().next_back()?? {
+        Failure::Refused(ErrorCode::NODE_EXISTS) => None,
+        _ => refusals.enumerate().find_map(|(place, refusal)| {
+            // Above the outermost ancestor there is only the chroot. Any other one lacks its parent because the
+            // parent was refused, or was deleted at once.
+            let is_a_consequence = |failure: &Failure| match failure {
+                Failure::Refused(ErrorCode::NODE_EXISTS) => true,
+                Failure::Refused(ErrorCode::NO_NODE) => 0 < place,
+                _ => false,
+            };
+            refusal.filter(|failure| !is_a_consequence(failure))
+        }),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use alloc::string::String;
+    use zklock_jute::Reply;
 
     fn made(lasting: Lasting<'_>, dialect: Dialect) -> Vec<(String, CreateMode, usize)> {
         let creates = lasting.creates("/a/b/c", dialect, &[]).into_iter();
@@ -104,5 +130,32 @@ mod tests {
         assert!(!Lasting::WhileUsedIn(b"3").is_made_by(Role::Permit));
         assert!(Lasting::WhileUsedIn(b"3").is_made_by(Role::Exclusive));
         assert!(Lasting::Always(b"3").is_made_by(Role::Permit));
+    }
+
+    #[test]
+    fn a_parent_that_cannot_be_made_is_trouble_unless_it_is_not_needed() {
+        const OK: ErrorCode = ErrorCode::OK;
+        const EXISTS: ErrorCode = ErrorCode::NODE_EXISTS;
+        const NO_NODE: ErrorCode = ErrorCode::NO_NODE;
+        const NO_AUTH: ErrorCode = ErrorCode::NO_AUTH;
+        let table: [(&[ErrorCode], Option<ErrorCode>); 9] = [
+            (&[OK, OK], None),
+            (&[EXISTS, EXISTS], None),
+            (&[NO_AUTH, EXISTS], None),
+            (&[NO_AUTH, OK], None),
+            (&[EXISTS, EXISTS, NO_NODE], None),
+            (&[OK, NO_NODE], None),
+            (&[NO_NODE, NO_NODE], Some(NO_NODE)),
+            (&[EXISTS, NO_AUTH, NO_NODE], Some(NO_AUTH)),
+            (&[EXISTS, NO_AUTH], Some(NO_AUTH)),
+        ];
+        for (codes, expected) in table {
+            let answers = codes.iter().map(|code| match *code {
+                OK => Ok(Reply::Nothing),
+                code => Err(Failure::Refused(code)),
+            });
+            let found = trouble_with(&answers.collect::<Vec<_>>());
+            assert_eq!(found, expected.map(Failure::Refused), "{codes:?}");
+        }
     }
 }

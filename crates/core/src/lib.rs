@@ -30,8 +30,7 @@
 //! - [`hold`] says when a pause in a queue is over,
 //! - [`deletions`] deletes what attempts and guards have left behind, and retries that until it is gone,
 //! - [`delete_and_create`] puts a deletion and the next create into one transaction, and splits its answer,
-//! - [`directories`] says how a lock's directory is created, [`refusals`] why it cannot be, and [`path`] takes paths
-//!   apart,
+//! - [`directories`] says how a lock's directory is created, and why it cannot be, and [`path`] takes paths apart,
 //! - [`connection`] says which server is next, when to leave a server, and what it supports.
 //!
 //! Nothing in here performs I/O, reads a clock or the environment, starts a thread, keeps state outside its
@@ -70,7 +69,6 @@ pub mod places;
 pub mod predecessor_mark;
 pub mod proof;
 pub mod queue;
-pub mod refusals;
 pub mod release_note;
 pub mod renewals;
 pub mod seen_ahead;

@@ -12,9 +12,9 @@ use super::line::Line;
 use super::permit_call::{Batch, Call, Place, Replies};
 use zklock_core::acquisition::may_read_less;
 use zklock_core::answer::{Answered, BREATHER, Failure};
+use zklock_core::directories;
 use zklock_core::path::node_in;
 use zklock_core::permit_attempt::{Action, Event, Refusal, inspected, written};
-use zklock_core::refusals;
 use zklock_jute::{ErrorCode, Reply, Request, failure};
 
 impl Core {
@@ -162,7 +162,7 @@ impl Core {
             return;
         }
         if makes {
-            let made = refusals::trouble(&batch.answers);
+            let made = directories::trouble_with(&batch.answers);
             return match made {
                 Some(Failure::Refused(code)) => self.end_call(ticket, Outcome::Refused(code)),
                 _ => self.permit_event(ticket, Event::IsMade),

@@ -9,10 +9,10 @@ use super::state::Step;
 use super::{Acquisition, Note, Wire};
 use crate::answer::{Answered, Failure};
 use crate::attempt::{Action, Event, Origin};
+use crate::directories;
 use crate::path;
 use crate::places::permits_of_kazoos;
 use crate::proof::{self, GrantProof, Proof};
-use crate::refusals;
 use crate::validity::Stamp;
 use zklock_jute::{ErrorCode, EventKind, Names, Reply, Stat};
 
@@ -182,7 +182,7 @@ impl Acquisition {
     }
 
     fn parents_made(&mut self, answers: &[Answered]) -> Result<(), Failure> {
-        match refusals::trouble(answers) {
+        match directories::trouble_with(answers) {
             Some(failure) => Err(failure),
             None => {
                 self.attempt.handle(Event::ParentsMade);
