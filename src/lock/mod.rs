@@ -28,6 +28,7 @@ mod verify;
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use self::driver::Early;
 use self::known_paths::KnownPaths;
@@ -43,6 +44,7 @@ use crate::transport::handover::Handover;
 use crate::transport::session_state::SessionState;
 use crate::transport::status::Subscription;
 use zklock_core::attempt::Patience;
+use zklock_core::permit_attempt::passing;
 
 pub(crate) use self::predecessor_mark::lasting;
 
@@ -114,6 +116,14 @@ impl Locks {
     pub(crate) fn turn(&self, path: &str, request: &mut LockRequest<'_>) -> Result<Option<Turn>> {
         let entered = self.enter(&path.into(), |_| Default::default(), request)?;
         Ok(entered.map(|(turn, _)| turn))
+    }
+
+    /// Returns how long a thread that does not wait lets threads of this client pass that are acquiring permits.
+    pub(crate) fn time_to_pass(&self) -> Duration {
+        // One has the turn.
+        let ahead = self.turnstile.waiting() + 1;
+        let last = self.session.status.round_trip_within(Duration::MAX);
+        passing(ahead, last.unwrap_or_default())
     }
 
     /// Enters the calling thread as one of those that read or write a path.

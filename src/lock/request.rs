@@ -8,11 +8,12 @@ use crate::session::Session;
 use crate::session::caller::Replies;
 use crate::session::lease::Lease;
 use crate::system::sync::Mutex;
-use crate::time::limit::Limit;
+use crate::time::limit::{Limit, from_now};
 use zklock_core::attempt::Patience;
 use zklock_core::dialect::{Dialect, Role};
 use zklock_core::directories::Lasting;
 use zklock_core::overdue_holder::Overdue;
+use zklock_core::permit_attempt::passing;
 use zklock_core::queue::Contest;
 use zklock_core::seen_ahead::SeenAhead;
 use zklock_core::skip_listing::LastGrant;
@@ -57,6 +58,8 @@ pub(crate) struct LockRequest<'a> {
     pub(crate) lacks_directory: bool,
     /// When to give up once a server has said that others are ahead, if that is before the limit.
     pub(crate) until_if_taken: Option<Instant>,
+    /// Whether the call gives those ahead the time to pass, and then gives up.
+    pub(crate) lets_pass: bool,
     /// The answers to the queue's reads, if they came with the lock.
     pub(crate) read: Option<Replies>,
     /// The contenders that the call has seen ahead, if it is to find out how they left.
@@ -160,6 +163,14 @@ impl LockRequest<'_> {
     pub(crate) fn note_taken(&mut self) {
         self.taken = true;
         self.limit = self.limit.clone().until(self.until_if_taken);
+    }
+
+    /// Notes that this many are ahead, where a write takes this long.
+    pub(super) fn note_ahead(&mut self, ahead: usize, write: Duration) {
+        if self.lets_pass && self.until_if_taken.is_none() {
+            self.until_if_taken = Some(from_now(passing(ahead, write)));
+            self.note_taken();
+        }
     }
 
     /// Notes that the call queues again: see [`SeenAhead::lose_sight`].

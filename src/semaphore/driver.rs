@@ -17,12 +17,11 @@ use crate::session::Session;
 use crate::session::call_error::{CallError, refused};
 use crate::session::queries::Seen;
 use crate::system::clock;
+use crate::time::limit::from_now;
 use zklock_core::attempt::Patience;
 use zklock_core::dialect::Role;
 use zklock_core::overdue_holder::Overdue;
-use zklock_core::permit_attempt::{
-    Action, Event, Layout, Others, Outcome, PASSING, Permit, Wish, written,
-};
+use zklock_core::permit_attempt::{Action, Event, Layout, Others, Outcome, Permit, Wish, written};
 use zklock_core::seen_ahead::SeenAhead;
 use zklock_jute::ErrorCode;
 
@@ -144,11 +143,12 @@ impl<'a, 'q> PermitDriver<'a, 'q> {
         }
         let (tries, limit) = (self.patience == Patience::Tries, self.request.limit.clone());
         if tries {
-            self.request.until_if_taken = clock::now().checked_add(PASSING);
+            self.request.until_if_taken = None;
+            self.request.lets_pass = true;
         }
         self.request.patience = Patience::Waits;
         self.request.overdue = None;
-        if self.turn.is_none() && !self.takes_its_turn(&locks)? {
+        if self.turn.is_none() && !self.takes_its_turn(&locks, tries)? {
             return Ok(Event::Cancel);
         }
         let [lasting, _] = self.layout.lasting(self.number.as_bytes());
@@ -163,6 +163,7 @@ impl<'a, 'q> PermitDriver<'a, 'q> {
         let first = RawGuard::acquire(self.session(), &line, &mut self.request, None)?;
         if tries {
             self.request.limit = limit;
+            self.request.until_if_taken = None;
         }
         let event = first.as_ref().map(|first| Event::First(first.own_node()));
         self.first = first;
@@ -170,9 +171,10 @@ impl<'a, 'q> PermitDriver<'a, 'q> {
     }
 
     /// Waits for the threads of this client that are ahead; returns `false` at the limit.
-    fn takes_its_turn(&mut self, locks: &str) -> Result<bool> {
+    fn takes_its_turn(&mut self, locks: &str, tries: bool) -> Result<bool> {
         let limit = self.request.limit.clone();
-        self.request.limit = limit.clone().until(self.request.until_if_taken);
+        let until = tries.then(|| from_now(self.semaphore.locks.time_to_pass()));
+        self.request.limit = limit.clone().until(until);
         let turn = self.semaphore.locks.turn(locks, &mut self.request);
         self.turn = turn.map_err(|error| match error {
             // The user knows nothing of the line's directory.

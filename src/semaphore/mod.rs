@@ -135,10 +135,10 @@ impl Semaphore {
     /// Acquires a permit if one is free.
     ///
     /// Blocks for two round trips if no permit is free, which costs the server no write, and for a
-    /// few more if one is. The call waits at most one second for clients that are acquiring
-    /// permits. It returns `None` if one of them has fallen silent, or has another number and waits
-    /// until all permits are returned. Without a connection it blocks as
-    /// [`Mutex::try_lock`](crate::Mutex::try_lock).
+    /// few more if one is. The call lets clients pass that are acquiring permits, for a second or,
+    /// where writes take long, for about twice as long as these clients need. It returns `None` if
+    /// one of them has fallen silent, or has another number and waits until all permits are
+    /// returned. Without a connection it blocks as [`Mutex::try_lock`](crate::Mutex::try_lock).
     ///
     /// # Errors
     ///

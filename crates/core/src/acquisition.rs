@@ -238,6 +238,11 @@ impl Acquisition {
         self.attempt.blocked()
     }
 
+    /// Returns how long the last write took that this contender's node was in: its create, or a proof of it.
+    pub fn write_took(&self) -> Duration {
+        self.proof.took
+    }
+
     /// Returns how many children of the directory have to go, while the contender waits for that.
     pub fn crowd(&self) -> Option<usize> {
         (self.is_waiting() && self.crowd != 0).then_some(self.crowd)

@@ -46,9 +46,17 @@ use zklock_jute::Names;
 pub use self::action_and_event::{Action, Event, Look, Others, Outcome, Wish};
 pub use self::requests::{Layout, Refusal, inspected, written};
 
-/// How long a call that does not wait lets those that are acquiring permits finish, which takes a few round trips. One
-/// of them may have fallen silent, or wait for permits of another number, which its node does not tell.
-pub const PASSING: Duration = Duration::from_secs(1);
+/// The least time that a call which does not wait lets those pass that are acquiring permits.
+const PASSING: Duration = Duration::from_secs(1);
+
+/// Returns how long a call that does not wait lets clients pass that are acquiring permits, where a write takes this
+/// long: each of them needs two, the first one four more if there are no directories yet, and all of them read, too.
+/// One of them may have fallen silent, or wait for permits of another number, which its node does not tell.
+pub fn passing(ahead: usize, write: Duration) -> Duration {
+    let writes = ahead.saturating_add(2).saturating_mul(4);
+    let writes = u32::try_from(writes).unwrap_or(u32::MAX);
+    write.saturating_mul(writes).max(PASSING)
+}
 
 /// The state machine of one attempt.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]

@@ -4,7 +4,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use super::Core;
-use super::ask::{Grant, GuardId, Outcome, Ticket};
+use super::ask::{Grant, GuardId, Outcome, Ticket, Time};
 use super::line::{LineId, Turn, Waiter};
 use super::permit_call::Place;
 use super::turns::code_of;
@@ -12,7 +12,7 @@ use zklock_core::acquisition::{Acquisition, Reached};
 use zklock_core::attempt::{OwnNode, Patience};
 use zklock_core::dialect::Role;
 use zklock_core::path::node_in;
-use zklock_core::permit_attempt::{Event, PASSING};
+use zklock_core::permit_attempt::{Event, passing};
 use zklock_core::validity::Stamp;
 
 impl Core {
@@ -23,9 +23,7 @@ impl Core {
         self.give_nodes_back(ticket);
         let call = self.permits.calls.get_mut(&ticket)?;
         call.stands = true;
-        if call.asks.patience == Patience::Tries {
-            call.until_if_taken = Some(self.link.now + PASSING);
-        }
+        call.until_if_taken = None;
         let (has_turn, id, thread) = (call.has_turn, call.line.clone(), call.thread);
         let waiter = Waiter::new((ticket, thread), Role::Exclusive, Patience::Waits);
         let line = self.lines.entry(id.clone()).or_default();
@@ -35,16 +33,23 @@ impl Core {
             self.end_call(ticket, Outcome::WouldDeadlock);
         } else {
             line.waiting.push_back(waiter);
-            self.limit_if_taken(ticket, true);
+            let ahead = line.waiting.len();
+            self.limit_if_taken(ticket, Some((ahead, Time::ZERO)));
         }
         None
     }
 
-    /// Makes a call that does not wait give up soon, if a server has said that others are ahead, or if threads of its
-    /// client are.
-    pub(super) fn limit_if_taken(&mut self, ticket: Ticket, is_taken: bool) {
-        if let Some(call) = self.permits.calls.get(&ticket) {
-            let soon = call.until_if_taken.filter(|_| is_taken);
+    /// Makes a call that does not wait give up soon, if a server has said that so many are ahead, or if threads of its
+    /// client are; a write takes this long.
+    pub(super) fn limit_if_taken(&mut self, ticket: Ticket, ahead: Option<(usize, Time)>) {
+        let now = self.link.now;
+        if let Some(call) = self.permits.calls.get_mut(&ticket) {
+            let tries = call.asks.patience == Patience::Tries;
+            if let Some((ahead, write)) = ahead.filter(|_| tries) {
+                call.until_if_taken
+                    .get_or_insert_with(|| now + passing(ahead, write));
+            }
+            let soon = call.until_if_taken.filter(|_| ahead.is_some());
             let until = soon.into_iter().chain(call.asks.until).min();
             self.limit_anew(ticket, until);
         }
@@ -170,7 +175,7 @@ impl Core {
             session,
             waited: by.has_waited().then_some(connects),
         });
-        self.limit_if_taken(ticket, false);
+        self.limit_if_taken(ticket, None);
         self.permit_event(ticket, Event::First(mine));
     }
 

@@ -119,8 +119,10 @@ impl Core {
             self.releases.delete(&id.path, orphan, &mut self.link);
         }
         let (ticket, is_taken) = (*ticket, acquisition.is_taken());
+        let blocked = acquisition.blocked().map_or(1, |blocked| blocked.ahead);
+        let ahead = is_taken.then(|| (blocked, acquisition.write_took()));
         if id.permits.is_some() && (is_taken || id.only.is_none()) {
-            self.limit_if_taken(ticket, is_taken);
+            self.limit_if_taken(ticket, ahead);
         }
         if let Some(reached) = reached {
             self.reached(id, reached);

@@ -29,6 +29,10 @@ impl Driver<'_, '_> {
         let (waits, quiet) = (self.acquisition.is_waiting(), self.acquisition.is_quiet());
         if waits {
             self.waits_for_others()?;
+            if let Some(ahead) = self.acquisition.blocked().map(|blocked| blocked.ahead) {
+                self.request
+                    .note_ahead(ahead, self.acquisition.write_took());
+            }
             self.tell_place()?;
         }
         if !waits && quiet && !self.wired.connected {

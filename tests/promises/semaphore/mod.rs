@@ -8,6 +8,7 @@ mod number;
 mod rights;
 mod which;
 
+use std::sync::Barrier;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
@@ -31,6 +32,7 @@ in_every_place! {
     hundreds_wait_without_a_herd
     a_cancel_at_any_time_is_heard
     a_try_waits_a_moment_at_most_for_who_fell_silent_while_it_acquired
+    of_those_that_try_at_once_each_gets_a_free_permit_however_far_away_the_servers_are
 }
 
 // A handle has been given up by then.
@@ -301,4 +303,35 @@ fn a_try_waits_a_moment_at_most_for_who_fell_silent_while_it_acquired(place: Pla
     eventually("it is free again", || {
         permits.try_acquire().unwrap().is_some()
     });
+}
+
+/// Once, a try let others pass for a second, however long they took.
+fn of_those_that_try_at_once_each_gets_a_free_permit_however_far_away_the_servers_are(
+    place: Place,
+) {
+    const TRIES: usize = 6;
+    let network = Proxy::start(&place.shared().hosts());
+    let clients: Vec<_> = (0..TRIES)
+        .map(|_| place.connect(&network.hosts()))
+        .collect();
+    network.delay(Duration::from_millis(100));
+    let processes = clients.iter().collect::<Vec<_>>();
+    for clients in [processes, vec![&clients[0]; TRIES]] {
+        let (path, together) = (fresh_path("far"), Barrier::new(TRIES));
+        let tried = |client: &Client| {
+            let semaphore = client.semaphore(&path, TRIES as u32).unwrap();
+            together.wait();
+            semaphore.try_acquire().unwrap()
+        };
+        let tried = &tried;
+        let all: Vec<_> = thread::scope(|scope| {
+            let begun = clients
+                .iter()
+                .map(|client| scope.spawn(move || tried(client)));
+            let begun: Vec<_> = begun.collect();
+            begun.into_iter().map(|one| one.join().unwrap()).collect()
+        });
+        let refused = all.iter().filter(|permit| permit.is_none()).count();
+        assert_eq!(refused, 0, "of {TRIES}");
+    }
 }
