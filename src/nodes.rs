@@ -223,7 +223,7 @@ impl Nodes {
 
     fn ask(&self, requests: &[Request], path: &str, limit: &Limit) -> Result<Replies> {
         let answers = self.session().caller().call_all(requests, path, limit);
-        answers.map_err(|error| error.into_error(path, || self.unconfirmed()))
+        answers.map_err(|error| error.into_error(path, || Session::unconfirmed(limit)))
     }
 
     fn read(&self, path: &str, request: Request) -> Result<Option<Reply>> {
@@ -252,18 +252,14 @@ impl Nodes {
         }
         match caller.call_once(request, path, &limit) {
             Ok(Some(_)) => Ok(()),
-            Ok(None) => Err(self.unconfirmed()),
+            Ok(None) => Err(Session::unconfirmed(&limit)),
             Err(CallError::Refused(code)) => Err(refused(path, code)),
-            Err(error) => Err(error.into_error(path, || self.unconfirmed())),
+            Err(error) => Err(error.into_error(path, || Session::unconfirmed(&limit))),
         }
     }
 
     fn unanswered(&self) -> Error {
         self.session().unanswered_within(self.limit)
-    }
-
-    fn unconfirmed(&self) -> Error {
-        Error::unconfirmed_write("the write", self.limit)
     }
 
     fn session(&self) -> &Session {

@@ -7,6 +7,7 @@ use crate::error::{Error, Result};
 use crate::session::Session;
 use crate::session::call_error::CallError;
 use crate::session::queries::Seen;
+use crate::time::limit::Limit;
 use zklock_core::journal::{Journal, MOST_OPEN};
 use zklock_core::mending::{Standing, standing};
 use zklock_core::places::OF_A_SEMAPHORE;
@@ -167,7 +168,7 @@ impl Job {
                 // The next look tells; another client may have done the same.
                 Ok(false) => mended = Some(data),
                 Err(CallError::Refused(STAKED)) if caller.pause(PAUSE, &limit).is_ok() => {}
-                refused => drop(self.written(refused.map(Some))?),
+                refused => drop(self.written(refused.map(Some), &limit)?),
             }
         }
     }
@@ -223,13 +224,13 @@ impl Job {
     /// Sends a write; returns `false` if another client has changed what was seen.
     fn write(&self, request: &Request) -> Result<bool> {
         let (mut caller, limit) = (self.locks.session.caller(), Session::query_limit());
-        self.written(caller.call_once(request, &self.path, &limit))
+        self.written(caller.call_once(request, &self.path, &limit), &limit)
     }
 
-    fn written<T>(&self, answered: Result<Option<T>, CallError>) -> Result<bool> {
+    fn written<T>(&self, answered: Result<Option<T>, CallError>, limit: &Limit) -> Result<bool> {
         match answered {
             Ok(Some(_)) => Ok(true),
-            Ok(None) => Err(Session::unconfirmed()),
+            Ok(None) => Err(Session::unconfirmed(limit)),
             Err(CallError::Refused(ErrorCode::BAD_VERSION | ErrorCode::NO_NODE)) => Ok(false),
             Err(CallError::Refused(ErrorCode::NOT_EMPTY | STAKED)) => {
                 Err(self.in_use("somebody uses the path, or there are nodes below it"))

@@ -114,7 +114,7 @@ impl Session {
                     match self.is_refused(&mut caller, path, (contest, &name), &limit) {
                         Ok(None) => return Ok(format!("{path}/{name}")),
                         Ok(Some(foreign)) => foreign,
-                        Err(error) => return Err(self.leaves_hold(path, name, error)),
+                        Err(error) => return Err(self.leaves_hold(path, (name, error), &limit)),
                     }
                 }
             };
@@ -144,11 +144,11 @@ impl Session {
     }
 
     /// Hands a hold that may have to go to the cleaner, and returns the error.
-    fn leaves_hold(&self, path: &str, name: String, error: Error) -> Error {
+    fn leaves_hold(&self, path: &str, (name, error): (String, Error), limit: &Limit) -> Error {
         let session = self.status.snapshot().session;
         self.cleaner.add(path, session, vec![Orphan::Node(name)]);
         match error {
-            Error::ConnectTimeout { .. } => Self::unconfirmed(),
+            Error::ConnectTimeout { .. } => Self::unconfirmed(limit),
             error => error,
         }
     }
@@ -195,7 +195,7 @@ impl Session {
                     let asked = Orphan::Prefix(mem::replace(&mut prefix, fresh()));
                     let session = self.status.snapshot().session;
                     self.cleaner.add(path, session, vec![asked]);
-                    names.map_err(|_| Self::unconfirmed())?;
+                    names.map_err(|_| Self::unconfirmed(limit))?;
                 }
                 Err(CallError::Refused(ErrorCode::NO_NODE)) => {
                     let dirs = [path.to_owned()];
@@ -203,9 +203,9 @@ impl Session {
                     // can use a job's directory.
                     let lasting = Lasting::Always(Journal::EMPTY);
                     let made = self.make_directories(&dirs, lasting, limit)?;
-                    made.map_err(|LimitReached| Self::unconfirmed())?;
+                    made.map_err(|LimitReached| Self::unconfirmed(limit))?;
                 }
-                Err(error) => return Err(error.into_error(path, Self::unconfirmed)),
+                Err(error) => return Err(error.into_error(path, || Self::unconfirmed(limit))),
             }
         }
     }

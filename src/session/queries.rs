@@ -201,9 +201,9 @@ impl Session {
         }
     }
 
-    /// Returns the error of a write whose answer was lost.
-    pub(crate) fn unconfirmed() -> Error {
-        Error::unconfirmed_write("the write", LIMIT)
+    /// Returns the error of a write whose answer was lost, or did not come within this limit.
+    pub(crate) fn unconfirmed(limit: &Limit) -> Error {
+        Error::unconfirmed_write("the write", limit.spent())
     }
 
     /// Returns the access control list of the nodes that this client creates.

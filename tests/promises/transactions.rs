@@ -29,6 +29,7 @@ on_every_server! {
     nobody_deletes_the_node_that_guards_the_transaction
     odd_steps_are_told_and_do_no_harm
     a_reply_that_is_too_long_leaves_it_unconfirmed
+    a_write_whose_answer_is_lost_tells_how_long_that_took
     many_threads_write_into_a_network_that_swallows_all
     what_is_too_large_is_told
     a_transaction_below_a_chroot_and_among_access_lists
@@ -359,6 +360,20 @@ fn odd_steps_are_told_and_do_no_harm(place: Place) {
     fewer.commit().unwrap();
     assert_eq!(nodes.delete_all(&path).unwrap(), 101);
     guard.verify().unwrap();
+}
+
+/// Once, the error said that the client had waited for 15 s.
+fn a_write_whose_answer_is_lost_tells_how_long_that_took(place: Place) {
+    let proxy = Proxy::start(&place.shared().hosts());
+    let (_client, nodes, path) = scene(place);
+    let client = place.connect(&proxy.hosts());
+    proxy.drop_next_reply_to(op::SET_DATA);
+    let (told, took) = timed(|| client.nodes().set(&path, b"new"));
+    let Err(Error::Unconfirmed { limit, .. }) = told else {
+        panic!("{told:?}")
+    };
+    assert!(limit <= took, "{limit:?} of {took:?}");
+    assert_eq!(data(&nodes, &path), b"new");
 }
 
 /// The client cannot skip the reply to a write: it would say whether the write was carried out.

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use crossbeam_channel::Receiver;
-use zklock::{Client, Contender, Error};
+use zklock::{Client, Contender, Error, Role};
 use zklock_core::mending::{Standing, is_free, standing};
 
 use crate::acquire::look_around;
@@ -31,6 +31,8 @@ enum Data {
     OfAJob,
     /// The path can be a job's as soon as nobody uses it.
     Free,
+    /// A job's record may have been there before.
+    Replaced,
     Kept,
 }
 
@@ -65,7 +67,9 @@ impl<'a> JobPath<'a> {
         while let Some(first) = present.first() {
             match self.data()? {
                 Data::OfAJob => break,
-                Data::Kept => return Err(in_use(self.path, first)),
+                // Those who are there may be runs of this job.
+                Data::Replaced if first.role() == Role::Exclusive => return Err(refusal.into()),
+                Data::Replaced | Data::Kept => return Err(in_use(self.path, first)),
                 Data::Free => {}
             }
             if present.iter().any(|one| one.hold().is_some()) {
@@ -94,10 +98,14 @@ impl<'a> JobPath<'a> {
 
     fn data(&self) -> Result<Data, Failure> {
         let node = self.client.nodes().get(self.path)?;
-        Ok(match node {
-            Some(node) if standing(node.data()) == Standing::Whole => Data::OfAJob,
-            Some(node) if !is_free(node.data(), node.version()) => Data::Kept,
-            _ => Data::Free,
+        let Some(node) = node else {
+            return Ok(Data::Free);
+        };
+        Ok(match standing(node.data()) {
+            Standing::Whole => Data::OfAJob,
+            _ if is_free(node.data(), node.version()) => Data::Free,
+            Standing::Torn | Standing::Unclaimed => Data::Replaced,
+            Standing::Kept => Data::Kept,
         })
     }
 

@@ -335,6 +335,10 @@ fn failure(error: Error, has_begun: bool) -> Failure {
         Error::Lost { .. } | Error::Unconfirmed { .. } => {
             Failure::new(LOST, format!("{what}: {error}"))
         }
+        error if has_begun => {
+            let failure = Failure::from(error);
+            Failure::new(failure.code(), format!("{what}: {}", failure.message()))
+        }
         Error::SlotForgotten { .. } | Error::Evicted { .. } => {
             Failure::new(NOT_RUN, error.to_string())
         }

@@ -25,6 +25,8 @@ on_every_server! {
     a_night_that_was_left_out_is_run_by_itself
     a_slot_that_is_done_is_run_again_when_told_to
     a_record_that_was_replaced_is_named_and_mended
+    whoever_waits_for_a_run_whose_record_is_replaced_learns_how_to_mend_it
+    a_run_whose_end_may_not_be_recorded_says_so
     a_job_takes_over_the_path_of_whatever_has_ended
     a_job_waits_until_nobody_uses_its_path_for_another_lock
     a_job_waits_for_a_hold_on_the_path_of_a_lock
@@ -435,6 +437,40 @@ fn a_job_follows(hosts: &str, dialect: &str, lock: &str) -> bool {
     let last = Zklock::run(hosts, &format!("last {path}"), "");
     assert_eq!(last.code, Some(0), "{last:?}");
     true
+}
+
+/// Once, one of them said that another one uses the path for a lock without permits.
+fn whoever_waits_for_a_run_whose_record_is_replaced_learns_how_to_mend_it(hosts: &str) {
+    let path = fresh_path("replaced");
+    let job = Client::connect(hosts).unwrap().job(&path).unwrap();
+    let mut waits = Vec::new();
+    let ran = job.once("a", |_run| {
+        for length in [2, 3] {
+            waits.push(Zklock::start(hosts, &once(&path, "b"), ":"));
+            await_queue(hosts, &path, length);
+        }
+        Raw::connect(hosts).set_data(&path, b"")
+    });
+    assert!(ran.is_err(), "{ran:?}");
+    for ended in waits.into_iter().map(Zklock::end) {
+        assert_eq!(ended.code, Some(78), "{ended:?}");
+        assert!(ended.err.contains("zklock forget --repair"), "{ended:?}");
+    }
+}
+
+/// Once, it said nothing of the command: as if that had not been run.
+fn a_run_whose_end_may_not_be_recorded_says_so(hosts: &str) {
+    let (path, log) = (fresh_path("rights"), Log::new());
+    let script = format!("{}; read line", log.write("ran"));
+    let mut run = Zklock::start(hosts, &once(&path, "a"), &script);
+    log.await_word("ran");
+    Raw::connect(hosts).allow_reads_only(&path).unwrap();
+    run.feed("\n");
+    let ended = run.end();
+    assert_eq!(ended.code, Some(77), "{ended:?}");
+    let begins =
+        "zklock: the command has ended, and is not known as done: the access control list of ";
+    assert!(ended.err.starts_with(begins), "{ended:?}");
 }
 
 /// Once, it ended with 78, even with `-w`, and named nobody.
