@@ -13,6 +13,7 @@
 
 mod deletion;
 mod leftover;
+mod progress;
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -20,8 +21,9 @@ use core::mem;
 use core::time::Duration;
 
 use self::deletion::Turn;
-pub use self::deletion::{Deletion, Ended, Progress, close};
+pub use self::deletion::{Deletion, close};
 pub use self::leftover::PASSING;
+pub use self::progress::{Ended, Progress};
 use crate::attempt::Orphan;
 
 /// With so many nodes in a directory that attempts have left and that are looked for, the next attempt waits for

@@ -151,7 +151,7 @@ impl Releases {
                 self.leftovers += u64::from(found && left_in.is_some());
                 let outcome = |told: Told| match ended {
                     Ended::Presumed if told.writes => Outcome::InDoubt,
-                    Ended::Deleted | Ended::Presumed => Outcome::Released,
+                    Ended::Deleted | Ended::Presumed | Ended::Unwritten(_) => Outcome::Released,
                     Ended::GoneBefore => Outcome::Lost(Loss::Evicted),
                 };
                 let told = told.map(|told| (told.ticket, outcome(told)));

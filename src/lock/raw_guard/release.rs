@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use super::{Closing, RawGuard, Replaces};
 use crate::error::{Error, LostReason, Result};
 use crate::path;
+use crate::session::call_error::refused;
 use crate::session::cleaner::Released;
 use crate::session::early_create::EarlyCreate;
 use crate::system::channel::{Waitable, wait_any};
@@ -68,7 +69,7 @@ impl RawGuard {
         held?;
         for _ in 0..count {
             match self.session.transport.receive(&endings, &limit) {
-                Ok(Ok(Ended::Deleted | Ended::Presumed)) => {}
+                Ok(Ok(Ended::Deleted | Ended::Presumed | Ended::Unwritten(_))) => {}
                 Ok(Ok(Ended::GoneBefore)) => return Err(self.found_gone()),
                 Ok(Err(refused)) => return Err(refused),
                 Err(LimitReached) => return Err(self.lease.lost()),
@@ -94,7 +95,10 @@ impl RawGuard {
         let endings = Mailbox::new();
         self.give_up(Some(&endings.slot()));
         let ended = self.session.transport.receive(&endings, limit).ok();
-        Ok(ended.transpose()?.map(|ended| ended == Ended::Deleted))
+        match ended.transpose()? {
+            Some(Ended::Unwritten(code)) => Err(refused(self.lease.path(), code)),
+            ended => Ok(ended.map(|ended| ended == Ended::Deleted)),
+        }
     }
 
     /// Fails in a forked child: a thread that does not exist there may have a mutex locked.

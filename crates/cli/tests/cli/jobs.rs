@@ -458,19 +458,21 @@ fn whoever_waits_for_a_run_whose_record_is_replaced_learns_how_to_mend_it(hosts:
     }
 }
 
-/// Once, it said nothing of the command: as if that had not been run.
+/// Once, it said nothing of the command, as if that had not been run; or that the lock had been lost.
 fn a_run_whose_end_may_not_be_recorded_says_so(hosts: &str) {
-    let (path, log) = (fresh_path("rights"), Log::new());
-    let script = format!("{}; read line", log.write("ran"));
-    let mut run = Zklock::start(hosts, &once(&path, "a"), &script);
-    log.await_word("ran");
-    Raw::connect(hosts).allow_reads_only(&path).unwrap();
-    run.feed("\n");
-    let ended = run.end();
-    assert_eq!(ended.code, Some(77), "{ended:?}");
-    let begins =
-        "zklock: the command has ended, and is not known as done: the access control list of ";
-    assert!(ended.err.starts_with(begins), "{ended:?}");
+    for forbid in [Raw::allow_reads_only, Raw::forbid_writes] {
+        let (path, log) = (fresh_path("rights"), Log::new());
+        let script = format!("{}; read line", log.write("ran"));
+        let mut run = Zklock::start(hosts, &once(&path, "a"), &script);
+        log.await_word("ran");
+        forbid(&mut Raw::connect(hosts), &path).unwrap();
+        run.feed("\n");
+        let ended = run.end();
+        assert_eq!(ended.code, Some(77), "{ended:?}");
+        let begins =
+            "zklock: the command has ended, and is not known as done: the access control list of ";
+        assert!(ended.err.starts_with(begins), "{ended:?}");
+    }
 }
 
 /// Once, it ended with 78, even with `-w`, and named nobody.

@@ -16,6 +16,7 @@ use core::iter;
 use core::mem;
 use core::time::Duration;
 
+use super::progress::{Ended, Progress};
 use crate::answer::{Answered, BREATHER, Failure};
 use crate::attempt::Orphan;
 use crate::connection::sync;
@@ -42,6 +43,8 @@ pub struct Deletion {
     pub(super) crowded: bool,
     /// The operations that the transaction which deletes the node also carries out.
     closing: Vec<Request>,
+    /// Why the servers refused what was to be written, if it was not because another client has written there.
+    unwritten: Option<ErrorCode>,
     /// Whether a request got no answer: if the node is gone, that request may have deleted it.
     retried: bool,
     /// When a repeated look ends.
@@ -77,26 +80,6 @@ pub(super) enum Turn {
     Delayed(Duration),
 }
 
-/// How a deletion ended.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Ended {
-    /// This client deleted the node, and wrote what was to be written with the deletion.
-    Deleted,
-    /// The node is gone after a request whose answer was lost, or what was to be written was not.
-    Presumed,
-    /// The node was gone already.
-    GoneBefore,
-}
-
-/// The consequence of an answer.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Progress {
-    /// The next request is due, now or later. A failure here is one that the user should know of.
-    GoesOn(Option<Failure>),
-    /// Nothing is left.
-    Ended(Ended),
-}
-
 impl Deletion {
     /// Creates the deletion of what an attempt left in a directory in this session.
     pub fn new(dir: &str, session: i64, orphan: Orphan) -> Self {
@@ -112,6 +95,7 @@ impl Deletion {
             turn: Turn::Due,
             crowded: false,
             closing: Vec::new(),
+            unwritten: None,
             retried: false,
             until: None,
             is_of_before: false,
@@ -280,6 +264,12 @@ impl Deletion {
         let refused = matches!(failure, Failure::Refused(_) | Failure::TooLong(_));
         if refused && !self.closing.is_empty() {
             self.writes_nothing();
+            self.unwritten = match failure {
+                // Another client has written there.
+                Failure::Refused(ErrorCode::BAD_VERSION) => None,
+                Failure::Refused(code) => Some(code),
+                _ => None,
+            };
             // A write that is refused must neither prevent nor delay the deletion.
             self.retried = true;
             return None;
@@ -311,7 +301,7 @@ impl Deletion {
             Ok(_) => true,
         };
         match self.retried {
-            true => Ended::Presumed,
+            true => self.unwritten.map_or(Ended::Presumed, Ended::Unwritten),
             false if deleted => Ended::Deleted,
             false => Ended::GoneBefore,
         }

@@ -79,14 +79,19 @@ fn in_a_directory_that_is_too_long_to_be_listed_the_session_is_asked_for_its_own
 
 #[test]
 fn what_may_not_be_written_neither_keeps_the_node_nor_delays_its_deletion() {
-    for refused in [Failure::Refused(ErrorCode::NO_AUTH), TOO_LONG] {
+    let unwritten = Ended::Unwritten(ErrorCode::NO_AUTH);
+    for (refused, ends) in [
+        (Failure::Refused(ErrorCode::NO_AUTH), unwritten),
+        (Failure::Refused(ErrorCode::BAD_VERSION), Ended::Presumed),
+        (TOO_LONG, Ended::Presumed),
+    ] {
         let mut deletion = node().closing(Some((b"{}", -1)));
         assert!(matches!(deletion.ask(), Some(Request::Multi(_))));
         let progress = deletion.answered(NOW, Err(refused));
         assert_eq!(progress, Progress::GoesOn(None));
         assert_eq!(deletion.ask(), delete("/m/n"));
         let ended = deletion.answered(NOW, Ok(Reply::Nothing));
-        assert_eq!(ended, Progress::Ended(Ended::Presumed));
+        assert_eq!(ended, Progress::Ended(ends));
     }
 }
 
@@ -310,7 +315,7 @@ proptest! {
         prop_assert!(server.nodes.contains("_c_you-lock-0000000003"));
         // Nobody else deletes anything here.
         prop_assert!(!known || ended != Ended::GoneBefore);
-        prop_assert!(!known || !lost || ended == Ended::Presumed);
+        prop_assert!(!known || !lost || matches!(ended, Ended::Presumed | Ended::Unwritten(_)));
     }
 }
 

@@ -16,6 +16,12 @@ impl Raw {
         self.allow(path, ALL_BUT_DELETE)
     }
 
+    /// Leaves everybody all rights to a node except the right to write its data.
+    pub fn forbid_writes(&mut self, path: &str) -> Result<(), i32> {
+        const ALL_BUT_WRITE: i32 = 29;
+        self.allow(path, ALL_BUT_WRITE)
+    }
+
     /// Leaves everybody all rights to a node except the right to read it.
     pub fn forbid_reads(&mut self, path: &str) -> Result<(), i32> {
         const ALL_BUT_READ: i32 = 30;
