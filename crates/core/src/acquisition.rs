@@ -27,7 +27,7 @@ use alloc::vec::Vec;
 use core::mem;
 use core::time::Duration;
 
-use self::state::{Beside, Doubt, Elsewhere, Holds, Hurry, Step, Watches};
+use self::state::{Beside, Doubt, Elsewhere, Holds, Hurry, Step, Under, Watches};
 pub use self::wire::{About, CallId, Note, Reached, Refused, Wire, may_read_less};
 use crate::answer::{Answered, Failure};
 use crate::attempt::{Action, Attempt, Event, Orphan, OwnNode, Patience};
@@ -70,6 +70,7 @@ pub struct Acquisition {
     watches: Watches,
     doubt: Doubt,
     elsewhere: Elsewhere,
+    under: Under,
     /// The data and stat that the watch on the nearest node returned.
     found: (Data, Stat),
     /// How many children of the directory have to go, according to the last listing that counts them all.
@@ -150,6 +151,7 @@ impl Acquisition {
             watches: Watches::default(),
             doubt: Doubt::default(),
             elsewhere: Elsewhere::default(),
+            under: Under::default(),
             found: Default::default(),
             crowd: 0,
             events: VecDeque::new(),

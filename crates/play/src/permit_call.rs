@@ -91,8 +91,13 @@ impl Permits {
         if *id == call.line {
             call.has_turn = true;
             acquisition.read_behind(call.layout(dialect).looks(false).0);
-        } else if call.sits_down == Some(true) {
+            return;
+        }
+        if call.sits_down == Some(true) {
             acquisition.note_room();
+        }
+        if let Some(place) = &call.place {
+            acquisition.note_under(place.node.as_ref().into());
         }
     }
 }

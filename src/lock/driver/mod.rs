@@ -95,6 +95,9 @@ fn enter(
     if queue.has_room {
         acquisition.note_room();
     }
+    if let Some(node) = queue.under.and_then(|under| under.nodes().first()) {
+        acquisition.note_under(node.clone());
+    }
     if let Some((early, stamp)) = early {
         acquisition.note_create(early.call_id, *stamp);
         acquisition.note_listing(early.call_id.next());

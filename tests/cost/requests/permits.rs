@@ -28,9 +28,13 @@ fn the_number_of_a_permit_costs_two_round_trips_and_nothing_where_nobody_asks() 
     // The place in the line is given up behind the caller's back.
     scene.tap.wait_for(op::DELETE);
     let look = vec![op::GET_DATA, op::GET_CHILDREN, op::GET_CHILDREN];
-    let enter = vec![op::CREATE2, op::GET_CHILDREN];
-    let line = [enter.clone(), look.clone()].concat();
-    assert_eq!(scene.tap.take()[..3], [look.clone(), line, enter]);
+    let line = [&ENTER[..], &look].concat();
+    // The last look is at the place in the line.
+    let permit_and_place = [&ENTER[..], &[op::EXISTS]].concat();
+    assert_eq!(
+        scene.tap.take()[..3],
+        [look.clone(), line, permit_and_place]
+    );
 
     assert_eq!(permit.number(), Ok(1));
     assert_eq!(scene.tap.take()[..2], [look, vec![op::MULTI]]);
@@ -78,7 +82,7 @@ fn who_tries_for_a_permit_or_speaks_kazoo_looks_no_more_once_it_is_the_first_in_
         // The directories exist.
         permits.acquire().unwrap().unlock().unwrap();
         let line = [&ENTER[..], &look].concat();
-        let waited = [line, ENTER.to_vec()];
+        let waited = [line, [&ENTER[..], &[op::EXISTS]].concat()];
         let tried = [&[look][..], &waited].concat();
 
         tap.take();

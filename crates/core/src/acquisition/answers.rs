@@ -49,6 +49,7 @@ impl Acquisition {
                 self.with_all((step, answered), |it, all| it.semaphore_read(all, wire))
             }
             Step::Elsewhere(at, again) => self.seen_elsewhere((at, again), &answered, wire),
+            Step::Under(again) => self.seen_under(again, &answered, wire),
             step => {
                 self.saw_clock(&answered, wire.now());
                 if let Some(event) = self.said(step, answered, wire)? {

@@ -54,4 +54,55 @@ impl Acquisition {
         }
         Ok(())
     }
+
+    /// Notes that the same call must have this node in another queue when its own node here is created. Whoever comes
+    /// first there after it then finds the node here.
+    ///
+    /// Whether it stood is asked behind the create: a server that has carried that out has carried out whatever came
+    /// before. By the clock, the call would hear of an eviction too late.
+    pub fn note_under(&mut self, node: String) {
+        self.under.node = Some(node);
+    }
+
+    /// Looks whether that node stands, unless that is known; anew behind a create. Returns whether the answer is
+    /// awaited.
+    pub(super) fn look_under(&mut self, anew: bool, wire: &mut dyn Wire) -> bool {
+        let Some(node) = self.under.node.clone() else {
+            return false;
+        };
+        let is_look = |step: &Step| matches!(step, Step::Under(_));
+        if anew {
+            self.under.stood = false;
+            self.flight.retain(|(_, step)| !is_look(step));
+        }
+        let asks = !self.under.stood && !self.is_on_its_way(is_look);
+        if asks {
+            self.send(Request::exists(&node), Step::Under(false), wire);
+        }
+        !self.under.stood
+    }
+
+    /// Takes in the answer to that look. As with the nodes elsewhere, the node is looked at again before it counts as
+    /// evicted.
+    pub(super) fn seen_under(
+        &mut self,
+        again: bool,
+        answered: &Answered,
+        wire: &mut dyn Wire,
+    ) -> Result<(), Failure> {
+        let node = self.under.node.clone().unwrap_or_default();
+        match answered {
+            Err(Failure::Refused(ErrorCode::NO_NODE)) if again => {
+                self.elsewhere.evicted = Some(node);
+                self.attempt.handle(Event::Cancel);
+            }
+            Err(Failure::Refused(ErrorCode::NO_NODE)) => {
+                self.send(Request::exists(&node), Step::Under(true), wire);
+            }
+            Ok(_) | Err(Failure::Refused(_)) => self.under.stood = true,
+            // It is asked again when the turn has come.
+            Err(_) => {}
+        }
+        Ok(())
+    }
 }

@@ -37,6 +37,7 @@ impl Acquisition {
             Action::Inspect(name) => self.inspect(&name, wire),
             Action::Births(names) => self.ask_births(&names, wire),
             Action::Watch(blocked, mine) => self.watch(&blocked, &mine, wire),
+            Action::Prove(_) if self.look_under(false, wire) => {}
             Action::Prove(_) if self.is_proven(wire) => {
                 self.attempt.handle(Event::Proved);
                 return true;
@@ -64,6 +65,7 @@ impl Acquisition {
         self.forget_listings();
         if self.contest.role == Role::Permit {
             self.ask_for_the_crowd(true, wire);
+            self.look_under(true, wire);
         } else if !self.attempt.expects_nobody() {
             self.list_too(wire);
         }

@@ -36,6 +36,9 @@ pub(super) enum Step {
     /// A look at our node at this place among those in other queues, and whether it was found to be gone before.
     /// The first look leaves a watch.
     Elsewhere(usize, bool),
+    /// A look at the node under which the contender may hold, behind the create of its own, and whether that node was
+    /// found to be gone before.
+    Under(bool),
     /// A proof, and whether it counts.
     Proof(Stamp, bool),
     /// A look at our own node, which is gone, to learn whether the session is gone too.
@@ -77,6 +80,14 @@ pub(super) struct Elsewhere {
     pub(super) unwatched: Vec<usize>,
     /// The node that somebody deleted, although our session lasts.
     pub(super) evicted: Option<String>,
+}
+
+/// The node in another queue that must stand when the contender's own node is created.
+#[derive(Debug, Default)]
+pub(super) struct Under {
+    pub(super) node: Option<String>,
+    /// Whether it stood then.
+    pub(super) stood: bool,
 }
 
 impl Elsewhere {

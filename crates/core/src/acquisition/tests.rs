@@ -1,6 +1,7 @@
 mod looks;
 mod odd_turns;
 mod reads;
+mod under;
 
 use alloc::sync::Arc;
 
