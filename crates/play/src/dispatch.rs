@@ -84,10 +84,7 @@ impl Core {
 
     /// Makes the thread with this ticket give up at this time.
     pub(super) fn limit(&mut self, ticket: Ticket, until: Time) {
-        if let Some(asked) = self.asks.get_mut(&ticket) {
-            asked.until = Some(until);
-            self.alarms.insert((until, Alarm::Limit(ticket)));
-        }
+        self.limit_anew(ticket, Some(until));
     }
 
     /// Makes the thread with this ticket give up at this time instead.

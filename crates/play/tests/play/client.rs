@@ -482,7 +482,7 @@ impl World {
         let ask = match want.role {
             Role::Permit => Ask::Permit {
                 path,
-                permits: self.plan.permits[want.path],
+                permits: self.plan.permits_of(client, want.path),
                 patience,
                 until,
             },

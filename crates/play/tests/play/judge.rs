@@ -175,7 +175,7 @@ impl World {
     fn is_valid_beside_others(&self, op: usize) -> Option<String> {
         let Want { path, role, .. } = self.ops[op].want;
         if role == Role::Permit {
-            let are_many = self.are_too_many(path, |op| self.is_beyond_promise(op));
+            let are_many = self.are_too_many(op, |op| self.is_beyond_promise(op));
             return are_many.then(|| format!("op {op} has one permit too many"));
         }
         let mut others = (0..self.ops.len()).filter(|other| *other != op);
@@ -261,6 +261,9 @@ impl World {
     /// Judges an ask for a lock that ended without the lock.
     pub(crate) fn judge_refusal(&mut self, op: usize, outcome: &Outcome) {
         self.judge_limit(op);
+        if self.ops[op].want.role == Role::Permit {
+            self.judge_time_of_try(op);
+        }
         let one = &self.ops[op];
         let limit = one.until.is_some_and(|until| until <= self.now);
         let cancelled = one.cancelled;
@@ -269,6 +272,7 @@ impl World {
                 limit || one.cancelled || (one.want.tries && (*taken || !self.plan.is_quiet()))
             }
             Outcome::Evicted(_) => self.clients[one.client].was_evicted,
+            Outcome::PermitsDisagree(theirs) => self.is_disagreement(one, *theirs),
             Outcome::Over(why) => *why == Loss::Closed && self.clients[one.client].is_closed,
             _ => false,
         };
@@ -485,7 +489,7 @@ impl World {
                     "{node} is left, and c{client} does nothing about it"
                 ));
             }
-            if self.plan.is_quiet() {
+            if self.plan.is_quiet() && !self.plan.disagrees {
                 self.judge_costs(client);
             }
         }

@@ -630,8 +630,8 @@ MUTANTS = [
         "losses-twice",
         "a loss is counted again when its reason is known",
         "play/leases.rs",
-        "    lease.loss.is_some() && !matches!(told, Notice::Lost(_))",
-        "    lease.loss.is_some() && notice != told",
+        "    lease.loss.is_some() && !lease.is_place && !matches!(told, Notice::Lost(_))",
+        "    lease.loss.is_some() && !lease.is_place && notice != told",
     ),
     (
         "expiries-uncounted",
@@ -670,6 +670,150 @@ MUTANTS = [
     ),
 ]
 
+# Of semaphores, in the seeds 5 above a multiple of 10: `--first 5 --every 10`.
+MUTANTS += [
+    (
+        "permit-too-many",
+        "one permit more is counted than there is",
+        "core/queue.rs",
+        "        match children.len().saturating_sub(self.permits) {",
+        "        match children.len().saturating_sub(self.permits + 1) {",
+    ),
+    (
+        "permits-not-watched",
+        "the first in line lists the permits without a watch",
+        "core/acquisition/sends.rs",
+        "        self.send(Request::list(&self.path).and_watch(), step, wire);",
+        "        self.send(Request::list(&self.path), step, wire);",
+    ),
+    (
+        "permits-listed-often",
+        "the first in line lists the permits every 20 ms",
+        "core/acquisition/sends.rs",
+        "const LOOKS_AGAIN: Duration = Duration::from_secs(15);",
+        "const LOOKS_AGAIN: Duration = Duration::from_millis(20);",
+    ),
+    (
+        "permits-event-ignored",
+        "a change of the permits changes nothing",
+        "core/acquisition/progress.rs",
+        "        if name.is_empty() && mem::take(&mut self.watches.around) {",
+        "        if name.is_empty() && self.contest.role == Role::Permit {\n            return None;\n        }\n        if name.is_empty() && mem::take(&mut self.watches.around) {",
+    ),
+    (
+        "permit-proof-after-listing",
+        "the proof leaves when the listing shows room for a permit",
+        "core/acquisition/sends.rs",
+        "        if queued && mem::take(&mut self.has_moved) {",
+        "        if !queued && mem::take(&mut self.has_moved) {",
+    ),
+    (
+        "permit-before-its-turn",
+        "whoever has one contender ahead in line overlooks it",
+        "core/queue.rs",
+        "        let before = entries.iter().filter(|entry| entry.order < me.order);",
+        "        let before = entries.iter().filter(|entry| entry.order + 1 < me.order);",
+    ),
+    (
+        "permit-without-place",
+        "who has lost its place in line keeps the permit that it got",
+        "core/permit_attempt.rs",
+        "            (First::Check(true), Event::IsFirst) => return State::Finish(Outcome::Held),",
+        "            (First::Check(true), _) => return State::Finish(Outcome::Held),",
+    ),
+    (
+        "place-not-looked-at",
+        "a permit is granted whether the place in line stood when its node was created or not",
+        "core/acquisition/sends.rs",
+        "            Action::Prove(_) if self.look_under(false, wire) => {}\n",
+        "",
+    ),
+    (
+        "permit-waits-without-place",
+        "who has lost its place in line waits on for a permit",
+        "play/permit_nodes.rs",
+        "                false => self.cancel_acquisition(&call.seats.clone(), ticket),",
+        "                false => {}",
+    ),
+    (
+        "place-stays",
+        "the place in line stays when the call ends",
+        "play/permits.rs",
+        "            self.releases.send(id, &mut self.link);",
+        "            let _ = id;",
+    ),
+    (
+        "place-given-up-late",
+        "the place in line is given up a while after the permit is granted",
+        "play/permits.rs",
+        "            self.releases.send(id, &mut self.link);",
+        "            let later = self.link.now + core::time::Duration::from_millis(40);\n            let _ = id;\n            self.releases.next = Some(later);",
+    ),
+    (
+        "turn-in-line-lost",
+        "a thread that has its permit does not call the next one in line",
+        "play/permits.rs",
+        "        if call.has_turn {\n",
+        "        if call.has_turn && false {\n",
+    ),
+    (
+        "look-not-sent-again",
+        "a look whose answer was lost is not sent again",
+        "play/permit_requests.rs",
+        "            batch.is_sent = false;\n",
+        "",
+    ),
+    (
+        "try-looks-once",
+        "a try that finds no permit at a server that lags is turned away",
+        "core/permit_attempt.rs",
+        "                State::Meet(_) | State::Finish(Outcome::Gone | Outcome::Foreign(_)) => {\n                    State::OpenAgain",
+        "                State::Meet(_) | State::Finish(Outcome::Foreign(_)) => {\n                    State::OpenAgain",
+    ),
+    (
+        "try-waits-for-long",
+        "a try waits for those in line for as long as it takes",
+        "core/permit_attempt.rs",
+        "pub const PASSING: Duration = Duration::from_secs(1);",
+        "pub const PASSING: Duration = Duration::from_secs(1000);",
+    ),
+    (
+        "number-beside-a-permit",
+        "the number is replaced while one permit of another is out",
+        "core/permits.rs",
+        "        Some(theirs) if out != 0 => Agreement::Differs(theirs),",
+        "        Some(theirs) if 1 < out => Agreement::Differs(theirs),",
+    ),
+    (
+        "number-not-waited-for",
+        "a call with a limit does not wait until the permits of another number are back",
+        "core/permit_attempt.rs",
+        "        self.wish.patience == Patience::Waits && self.wish.limited",
+        "        self.wish.patience == Patience::Tries && self.wish.limited",
+    ),
+    (
+        "number-watched-by-nobody",
+        "who waits for the permits of another number sets no watch",
+        "play/permit_requests.rs",
+        "                vec![Request::get(&last).and_watch()]",
+        "                vec![Request::get(&last)]",
+    ),
+    (
+        "look-not-with-place",
+        "the look at the semaphore does not come with the place in line",
+        "play/permit_call.rs",
+        "            acquisition.read_behind(call.layout(dialect).looks(false).0);",
+        "            let _ = dialect;",
+    ),
+    (
+        "permits-gone-for-good",
+        "who finds no directory of permits does not look again",
+        "core/permit_attempt.rs",
+        "            | (First::Permit(0), Event::NoNode) => First::Look,",
+        "            => First::Look,\n            (First::Permit(0), Event::NoNode) => return State::Finish(Outcome::Gone),",
+    ),
+]
+
 MANIFEST = """\
 [workspace]
 members = ["crates/core", "crates/jute", "crates/play"]
@@ -699,6 +843,8 @@ def main():
     parser.add_argument("--list", action="store_true", help="list the mutants, and end")
     parser.add_argument("--only", action="append", default=[], help="only this one; may be repeated")
     parser.add_argument("--seeds", type=int, default=200_000, help="at most so many seeds each")
+    parser.add_argument("--first", type=int, default=0, help="the first seed")
+    parser.add_argument("--every", type=int, default=1, help="how far apart the seeds are")
     parser.add_argument("--scratch", type=Path, default=ROOT / "target" / "play-mutants")
     args = parser.parse_args()
     check_table()
@@ -738,7 +884,8 @@ def examine(mutant, args):
     path = source(args.scratch, file)
     sound = path.read_text()
     path.write_text(sound.replace(old, new))
-    env = dict(os.environ, ZKLOCK_PLAY=str(args.seeds), RUST_BACKTRACE="0")
+    seeds = {"ZKLOCK_PLAY": args.seeds, "ZKLOCK_PLAY_FIRST": args.first, "ZKLOCK_PLAY_EVERY": args.every}
+    env = dict(os.environ, RUST_BACKTRACE="0", **{name: str(value) for name, value in seeds.items()})
     run = subprocess.run(
         ["cargo", "test", "--offline", "--quiet", "-p", "zklock-play", "--test", "play", "every"],
         cwd=args.scratch, env=env, capture_output=True, text=True,
@@ -757,7 +904,8 @@ def take(scratch):
     for crate in ["core", "jute", "play"]:
         target = scratch / "crates" / crate
         shutil.rmtree(target, ignore_errors=True)
-        shutil.copytree(ROOT / "crates" / crate, target)
+        # New times: what a mutant was compiled from must not look newer.
+        shutil.copytree(ROOT / "crates" / crate, target, copy_function=shutil.copyfile)
         manifest = target / "Cargo.toml"
         lines = manifest.read_text().splitlines(keepends=True)
         # For other tests than the play.

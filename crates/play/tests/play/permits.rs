@@ -23,6 +23,7 @@ impl Plan {
     pub(crate) fn add_permits(&mut self, chance: &mut Rng, hold: Duration) {
         self.permits = [(); 2].map(|()| chance.u32(1..=4));
         (self.writes, self.notes) = (false, false);
+        self.disagrees = chance.u8(..4) == 0;
         if chance.bool() {
             self.add_wants(chance, hold);
         }
@@ -32,6 +33,11 @@ impl Plan {
         if chance.u8(..4) == 0 {
             self.add_refusals(chance, hold);
         }
+    }
+
+    /// Returns how many permits a semaphore has for a client.
+    pub(crate) fn permits_of(&self, client: usize, path: usize) -> u32 {
+        self.permits[path] + u32::from(self.disagrees && client % 2 == 1)
     }
 
     /// Returns whether threads want permits.
@@ -53,6 +59,7 @@ impl World {
         if let Some(why) = self.has_jumped_the_line(op) {
             return self.fail(why);
         }
+        self.judge_time_of_try(op);
         self.seen.permits += 1;
         self.seen.shared += u64::from(1 < self.valid_permits(self.ops[op].want.path));
         let due = match self.plan.is_quiet() {
@@ -68,6 +75,37 @@ impl World {
         }
     }
 
+    /// Judges a write of the number of permits: none is out that was granted under another.
+    pub(crate) fn judge_number(&mut self, path: &str, data: &[u8]) {
+        let path = PATHS.iter().position(|it| *it == path).unwrap_or_default();
+        let number = String::from_utf8_lossy(data).parse::<usize>().ok();
+        let seats = self
+            .lives
+            .iter()
+            .filter(|life| life.is_in(SEATS[path]) && life.to.is_none());
+        let was_evicted = self.was_evicted_from_line(path);
+        let seats = seats.filter(|_| !was_evicted);
+        let mut others = seats.filter(|life| self.number_of_seat(life, path) != number);
+        if let Some(seat) = others.next() {
+            let why = format!(
+                "{} has {number:?} permits now, beside {}",
+                PATHS[path], seat.path
+            );
+            self.fail(why);
+        }
+    }
+
+    /// Judges the end of a try: it waits for those in the line, or for what its client has left, for a while at most.
+    pub(crate) fn judge_time_of_try(&mut self, op: usize) {
+        let one = &self.ops[op];
+        let from = one.asked.max(self.clients[one.client].connected_at);
+        let most = PASSING * 2 + self.trips(16, 32);
+        if self.plan.is_quiet() && one.want.tries && from + most < self.now {
+            let late = self.now - from;
+            self.fail(format!("op {op} tries for {late:?}"));
+        }
+    }
+
     /// Returns how many guards of permits of this semaphore are valid.
     pub(crate) fn valid_permits(&self, path: usize) -> usize {
         let ops = 0..self.ops.len();
@@ -75,13 +113,56 @@ impl World {
             .count()
     }
 
-    /// Returns whether more guards are valid than there are permits, none of them beyond the promise.
-    pub(crate) fn are_too_many(&self, path: usize, is_beyond: impl Fn(usize) -> bool) -> bool {
+    /// Returns whether more guards are valid than there are permits for this op, none of them beyond the promise, or
+    /// one that was granted under another number.
+    pub(crate) fn are_too_many(&self, op: usize, is_beyond: impl Fn(usize) -> bool) -> bool {
+        let path = self.ops[op].want.path;
+        let number = self.number_of(&self.ops[op]);
         let ops = 0..self.ops.len();
         let valid = ops.filter(|op| {
             self.ops[*op].wants_permit_at(path) && self.is_valid(*op) && !is_beyond(*op)
         });
-        (self.plan.permits[path] as usize) < valid.count()
+        let mut count = 0;
+        for other in valid {
+            if self.number_of(&self.ops[other]) != number {
+                return !is_beyond(op);
+            }
+            count += 1;
+        }
+        number < count
+    }
+
+    /// Returns whether somebody was evicted from this line. If it was the first and has not heard of that, it may still
+    /// create the node of a permit, which it does not get.
+    fn was_evicted_from_line(&self, path: usize) -> bool {
+        let mut evicted = self.evicted.iter();
+        evicted.any(|node| node.starts_with(LINES[path]))
+    }
+
+    fn number_of(&self, op: &Op) -> usize {
+        self.plan.permits_of(op.client, op.want.path) as usize
+    }
+
+    /// Returns how many permits there are for the client whose permit this is.
+    fn number_of_seat(&self, seat: &Life, path: usize) -> Option<usize> {
+        let client = self.client_of(seat.owner)?;
+        Some(self.plan.permits_of(client, path) as usize)
+    }
+
+    /// Returns whether an op may be told that the permits that are out are of clients with this number: they were,
+    /// since its call, and in a quiet run a moment ago; and who has a limit waits for them.
+    pub(crate) fn is_disagreement(&self, one: &Op, theirs: u32) -> bool {
+        let path = one.want.path;
+        let seats = self.lives.iter().filter(|life| life.is_in(SEATS[path]));
+        let just_now = self.now.saturating_sub(self.trips(6, 12));
+        let since = match self.plan.is_quiet() {
+            true => one.asked.max(just_now),
+            false => one.asked,
+        };
+        let mut seats = seats.filter(|life| life.to.is_none_or(|to| since <= to));
+        let is_out = seats.any(|it| self.number_of_seat(it, path) == Some(theirs as usize));
+        let waits = one.until.is_some_and(|until| self.now < until) && !one.want.tries;
+        is_out && !waits && self.number_of(one) != theirs as usize
     }
 
     /// Returns the place in the line from which this op was granted its permit.
@@ -127,7 +208,14 @@ impl World {
                 .iter()
                 .any(|op| op.node.as_ref() == Some(&life.path))
         };
-        let is_its = |life: &Life| life.owner == session && one.asked <= life.from && !had(life);
+        // Another thread of the client may be about to get that permit.
+        let before = |other: &Op| {
+            let is_other = other.client == one.client && !std::ptr::eq(other, one);
+            is_other && other.settled().is_none_or(|at| one.asked <= at)
+        };
+        let alone = !self.ops.iter().any(before);
+        let is_its =
+            |life: &Life| alone && life.owner == session && one.asked <= life.from && !had(life);
         let seats = self
             .lives
             .iter()
@@ -139,7 +227,7 @@ impl World {
         };
         let moments = seats.iter().map(|life| life.from).chain([one.asked]);
         let mut moments = moments.filter(|at| one.asked <= *at);
-        let is_full = moments.any(|at| self.plan.permits[one.want.path] as usize <= out(at));
+        let is_full = moments.any(|at| self.number_of(one) <= out(at));
         if !is_full && self.now < one.asked + PASSING {
             self.fail(format!("op {op} finds all permits taken, and one was free"));
         }
@@ -162,6 +250,7 @@ impl World {
         if one.asked <= self.made_at(path) + self.trips(4, 8) {
             more += 14;
         }
+        more += self.trips_to_agree();
         let after = |trips: u32| self.trips(trips + more, (trips + more) * 2);
         let mut due = (one.asked.max(connected) + after(6), "its call");
         for other in self.ops.iter().filter(|it| it.wants_permit_at(path)) {
@@ -212,16 +301,35 @@ impl World {
         let lives = self.lives.iter();
         let ahead = lives.filter(|life| life.is_ahead_of(LINES[one.want.path], &place.path));
         let ahead: Vec<_> = ahead.collect();
-        let gone = ahead.iter().filter_map(|life| life.to).max()?;
+        let gone = ahead
+            .iter()
+            .filter_map(|life| self.leaves_line(life))
+            .max()?;
         let turn = gone + self.after_release(&place.path, &ahead, gone);
-        Some((turn + self.trips(4, 8), "its turn"))
+        let trips = 4 + self.trips_to_agree();
+        Some((turn + self.trips(trips, trips * 2), "its turn"))
+    }
+
+    /// Returns how many trips it takes to read who has a permit of another number, to look again when that one has gone,
+    /// and to write the own number.
+    fn trips_to_agree(&self) -> u32 {
+        8 * u32::from(self.plan.disagrees)
+    }
+
+    /// Returns when this place was given up, or had to be: in a quiet run, as soon as its call has a permit.
+    fn leaves_line(&self, place: &Life) -> Option<Time> {
+        let is_its = |op: &&Op| self.place_of(op).is_some_and(|its| its.path == place.path);
+        let quiet = self.plan.is_quiet();
+        let op = self.ops.iter().rfind(is_its).filter(|_| quiet);
+        let had = op.and_then(|op| op.granted).map(|at| at + self.trips(1, 4));
+        place.to.into_iter().chain(had).min()
     }
 
     /// Returns when the last permit was given back before there was room for this op.
     fn room_at(&self, one: &Op) -> Option<Time> {
         let place = self.place_of(one)?;
         let node = one.node.as_deref();
-        let permits = self.plan.permits[one.want.path] as usize;
+        let (permits, path) = (self.number_of(one), one.want.path);
         let seats = self
             .lives
             .iter()
@@ -229,7 +337,9 @@ impl World {
         let seats: Vec<_> = seats.filter(|life| Some(&*life.path) != node).collect();
         let was_full = |at: Time| {
             let out = |life: &&&Life| life.from < at && life.to.is_none_or(|to| at <= to);
-            permits <= seats.iter().filter(out).count()
+            let is_others = |life: &&Life| self.number_of_seat(life, path) != Some(permits);
+            let mut others = seats.iter().filter(|_| self.plan.disagrees).filter(out);
+            permits <= seats.iter().filter(out).count() || others.any(is_others)
         };
         let left = seats.iter().filter_map(|life| life.to);
         let left = left.filter(|at| place.from <= *at && was_full(*at));
@@ -238,8 +348,9 @@ impl World {
 
     fn room_due(&self, one: &Op) -> Option<(Time, &'static str)> {
         let room = self.room_at(one)?;
-        // A try looks twice, the second time at a server that has caught up, before it creates a node.
-        let trips = 3 + 4 * u32::from(one.want.tries);
+        // A try looks twice, the second time at a server that has caught up, before it creates a node. Who has waited for
+        // those with another number looks for whoever is left, and writes its own.
+        let trips = 3 + 4 * u32::from(one.want.tries) + self.trips_to_agree();
         Some((room + self.trips(trips, 8 + trips), "a permit"))
     }
 
@@ -252,14 +363,15 @@ impl World {
         let (due, why) = self.permit_due(op);
         self.seen.recovered += 1;
         // The place needs a proof that counts, and the permit comes after it.
-        let recovers = self.recovered_at(one.client) + self.trips(3, 6);
+        let trips = 3 + self.trips_to_agree();
+        let recovers = self.recovered_at(one.client) + self.trips(trips, trips * 2);
         Some((due.max(recovers), why))
     }
 }
 
 // Did it cost more than it must?
 impl World {
-    /// Returns how many times an op looks at most, and how many permits are given back while it is first in the line,
+    /// Returns how many times an op looks at most besides its first listing, and how many permits are given back while it is first in the line,
     /// each of which it hears of.
     pub(crate) fn costs_of_permit(&self, op: &Op) -> (u32, u32) {
         let place = self.place_of(op);
@@ -271,6 +383,13 @@ impl World {
         let until = op.settled().unwrap_or(self.now);
         let seats = lives().filter(|life| life.is_in(SEATS[op.want.path]));
         let gone = seats.filter(|life| life.to.is_some_and(|at| first <= at && at <= until));
-        (2 + u32::from(op.want.tries), gone.count() as u32)
+        // Who has had a permit knows that the numbers agree, and need not look before it stands in the line.
+        let had = |other: &Op| {
+            let is_its = (other.client, other.want.path) == (op.client, op.want.path);
+            is_its && other.granted.is_some_and(|at| at <= op.asked)
+        };
+        let is_known = self.ops.iter().any(had);
+        let looks = 2 + u32::from(!is_known) + 2 * u32::from(op.want.tries);
+        (looks, gone.count() as u32)
     }
 }

@@ -28,6 +28,8 @@ pub(crate) struct Plan {
     pub(crate) local_handoffs: u32,
     /// How many permits the semaphores have; 0 if threads want locks.
     pub(crate) permits: [u32; 2],
+    /// Whether every second client was told one permit more.
+    pub(crate) disagrees: bool,
     /// Whether threads write under their locks.
     pub(crate) writes: bool,
     /// Whether releases leave notes.
@@ -180,6 +182,7 @@ impl Plan {
             },
             local_handoffs: chance.choice([0, 0, 2]).unwrap_or(0),
             permits: [0; 2],
+            disagrees: false,
             writes: seed % 4 == 1,
             notes: seed % 4 == 2 || seed % 16 == 5,
             pauses: Vec::new(),

@@ -313,7 +313,7 @@ impl World {
     }
 
     /// Returns the client whose session this is or was.
-    fn client_of(&self, session: i64) -> Option<usize> {
+    pub(crate) fn client_of(&self, session: i64) -> Option<usize> {
         let mut conns = self.conns.iter();
         let conn = conns.find(|conn| conn.session == session && BEGINNING <= self.now)?;
         Some(conn.client)

@@ -590,6 +590,9 @@ impl World {
         });
         match path {
             WRITTEN => self.judge_write(&data, deleted),
+            path if PATHS.contains(&path) && self.plan.has_permits() => {
+                self.judge_number(path, &data)
+            }
             path if PATHS.contains(&path) => self.judge_note((path, &data), session, deleted),
             _ => {}
         }
