@@ -14,7 +14,6 @@ use rustls::{ClientConfig, RootCertStore};
 
 use crate::error::{Error, Result};
 use crate::system::contained;
-use crate::system::sync::Mutex;
 use crate::transport::native::Security;
 
 /// Encrypted connections to ZooKeeper's `secureClientPort`.
@@ -69,28 +68,26 @@ impl Tls {
 
     /// Reads the files now, and again before each connection for which they have changed.
     pub(crate) fn configure(&self) -> Result<Security> {
-        let seen = Mutex::new(self.stamps());
-        let (config, files) = (self.read()?, self.clone());
-        let renew = move || {
-            let (mut seen, now) = (seen.lock(), files.stamps());
-            if *seen == now {
-                return None;
-            }
-            match files.read() {
-                Ok(config) => {
-                    contained(|| {
-                        log::info!("the files for TLS have changed: they are used from here on");
-                    });
-                    *seen = now;
-                    Some(config)
-                }
-                Err(error) => {
-                    contained(|| log::warn!("{error}; what was read before is used"));
-                    None
+        let (mut seen, mut config, files) = (self.stamps(), self.read()?, self.clone());
+        Ok(Security::new(move || {
+            let now = files.stamps();
+            if seen != now {
+                match files.read() {
+                    Ok(renewed) => {
+                        contained(|| {
+                            log::info!(
+                                "the files for TLS have changed: they are used from here on"
+                            );
+                        });
+                        (seen, config) = (now, renewed);
+                    }
+                    Err(error) => {
+                        contained(|| log::warn!("{error}; what was read before is used"));
+                    }
                 }
             }
-        };
-        Ok(Security::new(config, Box::new(renew)))
+            Arc::clone(&config)
+        }))
     }
 
     /// Returns the time and length of each file, which show whether it has changed.

@@ -5,7 +5,7 @@
 
 use std::fmt;
 use std::io::{self, ErrorKind, Read, Write};
-use std::panic::RefUnwindSafe;
+use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -23,17 +23,13 @@ const ROOM: usize = 18 * 1024;
 
 /// Keys, certificates and trusted roots; see [`Tls`](crate::Tls).
 #[derive(Clone)]
-pub(crate) struct Security(Arc<Renewable>);
+pub(crate) struct Security(Arc<Mutex<Renew>>);
 
-struct Renewable {
-    config: Mutex<Arc<ClientConfig>>,
-    renew: Renew,
-}
+impl UnwindSafe for Security {}
+impl RefUnwindSafe for Security {}
 
-impl RefUnwindSafe for Renewable {}
-
-/// A closure that reads the files again if they have changed.
-type Renew = Box<dyn Fn() -> Option<Arc<ClientConfig>> + Send + Sync>;
+/// A closure that returns the settings, from the files if these have changed.
+type Renew = Box<dyn FnMut() -> Arc<ClientConfig> + Send>;
 
 pub(super) struct Cipher {
     connection: Mutex<ClientConnection>,
@@ -50,17 +46,8 @@ struct Incoming {
 }
 
 impl Security {
-    pub(crate) fn new(config: Arc<ClientConfig>, renew: Renew) -> Self {
-        let config = Mutex::new(config);
-        Self(Arc::new(Renewable { config, renew }))
-    }
-
-    fn current(&self) -> Arc<ClientConfig> {
-        let mut config = self.0.config.lock();
-        if let Some(renewed) = (self.0.renew)() {
-            *config = renewed;
-        }
-        Arc::clone(&config)
+    pub(crate) fn new(renew: impl FnMut() -> Arc<ClientConfig> + Send + 'static) -> Self {
+        Self(Arc::new(Mutex::new(Box::new(renew))))
     }
 }
 
@@ -71,7 +58,7 @@ impl Cipher {
             .split_once('%')
             .map_or(host, |(address, _zone)| address);
         let name = ServerName::try_from(name.to_owned()).map_err(|error| error.to_string())?;
-        let connection = ClientConnection::new(security.current(), name);
+        let connection = ClientConnection::new(security.0.lock()(), name);
         let mut connection = connection.map_err(|error| error.to_string())?;
         connection.set_buffer_limit(None);
         let incoming = Incoming {
