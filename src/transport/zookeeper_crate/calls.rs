@@ -2,8 +2,9 @@
 
 use zookeeper::{Acl, CreateMode, Permission, ZkError, ZkResult, ZooKeeper};
 
-use super::watches::{Of, Watches};
+use super::watches::Watches;
 use crate::transport::{Failure, Watch};
+use zklock_core::connection::watches::Kind;
 use zklock_jute::{Access, ErrorCode, Reply, Request, Stat};
 
 /// Carries out one request. Blocks until the crate returns, perhaps forever.
@@ -20,11 +21,11 @@ pub(super) fn perform(
 }
 
 /// Returns what the request watches, if it does.
-fn watched(request: &Request) -> Option<(String, Of)> {
+fn watched(request: &Request) -> Option<(String, Kind)> {
     let of = match request {
-        Request::Exists { .. } => Of::Presence,
-        Request::GetData { .. } => Of::Data,
-        _ => Of::Children,
+        Request::Exists { .. } => Kind::Exists,
+        Request::GetData { .. } => Kind::Data,
+        _ => Kind::Children,
     };
     Some((request.watches()?.to_owned(), of))
 }
@@ -32,31 +33,31 @@ fn watched(request: &Request) -> Option<(String, Of)> {
 /// Carries out a request that sets a watch.
 fn read_and_watch(
     handle: &ZooKeeper,
-    (path, of): (&str, Of),
+    (path, of): (&str, Kind),
     watch: Watch,
     watches: &Watches,
 ) -> Result<Reply, Failure> {
     let id = watch.id;
     let answer = match watches.join((path, of), watch) {
         Ok(()) => match of {
-            Of::Presence => found(handle.exists(path, true)),
-            Of::Data => data(handle.get_data(path, true)),
-            Of::Children => children(handle.get_children(path, true)),
+            Kind::Exists => found(handle.exists(path, true)),
+            Kind::Data => data(handle.get_data(path, true)),
+            Kind::Children => children(handle.get_children(path, true)),
         },
         Err(watch) => {
             let (number, watcher) = watches.add((path, of), watch);
             let answer = match of {
-                Of::Presence => found(handle.exists_w(path, watcher)),
-                Of::Data => data(handle.get_data_w(path, watcher)),
-                Of::Children => children(handle.get_children_w(path, watcher)),
+                Kind::Exists => found(handle.exists_w(path, watcher)),
+                Kind::Data => data(handle.get_data_w(path, watcher)),
+                Kind::Children => children(handle.get_children_w(path, watcher)),
             };
             // A contender that has gone does not come back, and nobody looks at it again.
-            let comes_back = answer == no_node() && of != Of::Data;
+            let comes_back = answer == no_node() && of != Kind::Data;
             watches.answered(path, number, answer.is_ok() || comes_back);
             answer
         }
     };
-    let leaves_a_watch_on_nothing = of == Of::Presence && answer == no_node();
+    let leaves_a_watch_on_nothing = of == Kind::Exists && answer == no_node();
     if answer.is_err() && !leaves_a_watch_on_nothing {
         watches.remove(path, id);
     }

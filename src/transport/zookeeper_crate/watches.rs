@@ -15,6 +15,7 @@ use zookeeper::{WatchedEvent, WatchedEventType};
 
 use crate::transport::Slot;
 use crate::transport::{Fired, Watch, WatchId};
+use zklock_core::connection::watches::Kind;
 use zklock_jute::EventKind;
 
 /// See the module's documentation.
@@ -37,17 +38,9 @@ struct Node {
 #[derive(Debug)]
 struct Watcher {
     number: u64,
-    of: Of,
+    of: Kind,
     /// Whether its request was answered: the crate has it from then on, and it may serve others.
     stands: bool,
-}
-
-/// What a watcher is for.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Of {
-    Presence,
-    Data,
-    Children,
 }
 
 #[derive(Debug)]
@@ -64,7 +57,7 @@ impl Watches {
     /// Returns the number of a new watcher, and the watcher for the crate, which only forwards one event.
     pub(super) fn add(
         &self,
-        (path, of): (&str, Of),
+        (path, of): (&str, Kind),
         watch: Watch,
     ) -> (u64, impl Fn(WatchedEvent) + Send + use<>) {
         let mut table = self.0.lock();
@@ -91,7 +84,7 @@ impl Watches {
     }
 
     /// Lets a watcher that stands serve this watch too, or returns the watch.
-    pub(super) fn join(&self, (path, of): (&str, Of), watch: Watch) -> Result<(), Watch> {
+    pub(super) fn join(&self, (path, of): (&str, Kind), watch: Watch) -> Result<(), Watch> {
         let mut table = self.0.lock();
         let Some(node) = table.nodes.get_mut(path) else {
             return Err(watch);

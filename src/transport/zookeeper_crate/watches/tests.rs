@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use zookeeper::{KeeperState, WatchedEvent, WatchedEventType};
 
-use super::{Of, Watches};
+use super::{Kind, Watches};
 use crate::system::channel::{Receiver, unbounded};
 use crate::transport::{Fired, Watch, WatchId};
 use zklock_jute::EventKind;
@@ -34,7 +34,7 @@ fn deleted() -> WatchedEvent {
 /// Sets a watcher, whose request is answered; returns it, and where its first event goes.
 fn set(watches: &Watches, stands: bool) -> (impl Fn(WatchedEvent), Receiver<Fired>) {
     let (first, fired) = watch(1);
-    let (number, watcher) = watches.add((PATH, Of::Data), first);
+    let (number, watcher) = watches.add((PATH, Kind::Data), first);
     watches.answered(PATH, number, stands);
     (watcher, fired)
 }
@@ -42,7 +42,7 @@ fn set(watches: &Watches, stands: bool) -> (impl Fn(WatchedEvent), Receiver<Fire
 /// Joins the watcher that stands; returns `None` if none stands.
 fn join(watches: &Watches, id: u64) -> Option<Receiver<Fired>> {
     let (next, fired) = watch(id);
-    watches.join((PATH, Of::Data), next).ok().map(|()| fired)
+    watches.join((PATH, Kind::Data), next).ok().map(|()| fired)
 }
 
 fn kind(fired: &Receiver<Fired>) -> Option<EventKind> {
@@ -69,7 +69,7 @@ fn one_watcher_serves_all_and_tells_who_has_joined_it_to_look_again() {
 fn a_watcher_that_the_crate_may_not_have_serves_nobody_else() {
     let watches = Watches::default();
     let (first, _first) = watch(1);
-    let (number, fire) = watches.add((PATH, Of::Data), first);
+    let (number, fire) = watches.add((PATH, Kind::Data), first);
     assert!(join(&watches, 2).is_none(), "not answered");
     fire(deleted());
     watches.answered(PATH, number, true);
@@ -78,7 +78,7 @@ fn a_watcher_that_the_crate_may_not_have_serves_nobody_else() {
     assert!(join(&watches, 4).is_none(), "not set");
     let _set = set(&watches, true);
     let (other, _other) = watch(5);
-    let is_another = watches.join((PATH, Of::Presence), other).is_err();
+    let is_another = watches.join((PATH, Kind::Exists), other).is_err();
     assert!(is_another, "its event would tell less");
 }
 
@@ -87,7 +87,7 @@ fn a_watcher_that_the_crate_may_not_have_serves_nobody_else() {
 fn of_earlier_connections_only_who_waits_is_remembered() {
     let watches = Watches::default();
     let (first, _first) = watch(1);
-    let (number, _fire) = watches.add((PATH, Of::Data), first);
+    let (number, _fire) = watches.add((PATH, Kind::Data), first);
     watches.begin();
     watches.answered(PATH, number, true);
     assert!(join(&watches, 2).is_none(), "of before");
