@@ -11,7 +11,7 @@ use crate::system::clock;
 use crate::time::nanos;
 use crate::token::FencingToken;
 use zklock_core::attempt::Orphan;
-use zklock_jute::Secret;
+pub(crate) use zklock_core::connection::session::SessionKey;
 
 /// A mutex that a process has handed over, together with the session that holds it. Another process
 /// can take it over, so that a daemon can replace its own program without a fail-over.
@@ -209,13 +209,6 @@ impl fmt::Debug for Handover {
     }
 }
 
-/// A session's id and password, for a process that outlives the one that opened the session.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct SessionKey {
-    pub(crate) id: i64,
-    pub(crate) password: Secret,
-}
-
 /// A session of another process, to be continued.
 #[derive(Clone, Debug)]
 pub(crate) struct Inherited {
@@ -229,30 +222,12 @@ pub(crate) struct Inherited {
     pub(crate) is_kept: bool,
 }
 
-impl SessionKey {
-    /// Returns the key as text, in hexadecimal digits.
-    pub(crate) fn text(&self) -> String {
-        let digits = |byte: &u8| format!("{byte:02x}");
-        let password: String = self.password.0.iter().map(digits).collect();
-        format!("{:x}:{password}", self.id)
-    }
-
-    /// Parses a key from its text.
-    pub(crate) fn parse(text: &str) -> Option<Self> {
-        let (id, password) = text.split_once(':')?;
-        let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
-        let password: Option<Vec<_>> = password.as_bytes().chunks(2).map(byte).collect();
-        Some(Self {
-            id: u64::from_str_radix(id, 16).ok()? as i64,
-            password: Secret(password?),
-        })
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
     use std::process::Command;
+
+    use zklock_jute::Secret;
 
     use super::*;
     use crate::support::worker::{self, Worker};
@@ -379,18 +354,5 @@ mod tests {
         let mut late = handover();
         late.session.heard_of += Duration::from_secs(60);
         assert_eq!(heard_of(late), Duration::ZERO);
-    }
-
-    #[test]
-    fn a_key_reads_back_as_written_and_mistakes_are_none() {
-        for id in [1, i64::MAX, -2] {
-            let password = Secret(vec![0, 7, 255]);
-            let key = SessionKey { id, password };
-            let read = SessionKey::parse(&key.text()).unwrap();
-            assert_eq!((read.id, read.password.0), (id, key.password.0));
-        }
-        for text in ["", "1", "x:00", "1:0g", "1:é", "11111111111111111:00"] {
-            assert!(SessionKey::parse(text).is_none(), "{text}");
-        }
     }
 }

@@ -29,6 +29,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use self::handover::SessionKey;
+use self::native::who_reads::{Errand, LeaderFollowers, park};
 use crate::system::channel::{Receiver, Sender, unbounded};
 use crate::system::clock;
 use crate::system::sync::Mutex;
@@ -67,22 +68,9 @@ pub(crate) trait Transport: Send + Sync {
         }
     }
 
-    /// Announces that the calling thread waits for an answer without `rest` from now on; see
-    /// `while_attended`.
-    fn attend(&self) {}
-
-    /// Announces that the calling thread no longer waits without `rest`.
-    fn attended(&self) {}
-
-    /// Announces that the calling thread rests again soon after each rest; see [`Reading`].
-    fn returns(&self) {}
-
-    /// Announces that the calling thread no longer rests again soon.
-    fn returned(&self) {}
-
-    /// Runs an errand within a moment if that takes no wake-up of its own, or at once.
-    fn soon(&self, errand: Errand) {
-        errand();
+    /// Returns who reads for the threads that wait; `None` if none of these ever does.
+    fn reading(&self) -> Option<&LeaderFollowers> {
+        None
     }
 
     /// Returns the session's id and password, if there is a session and the transport knows them.
@@ -113,23 +101,20 @@ pub(crate) trait Transport: Send + Sync {
     }
 }
 
-/// A task for a thread of the transport.
-pub(crate) type Errand = Box<dyn FnOnce() + Send>;
-
 /// While this lives, the calling thread reads for the transport again and again, and does nothing
 /// slow in between.
 pub(crate) struct Reading<'a>(&'a dyn Transport);
 
 impl<'a> Reading<'a> {
     pub(crate) fn of(transport: &'a dyn Transport) -> Self {
-        transport.returns();
+        transport.reading().inspect(|reading| reading.returns());
         Self(transport)
     }
 }
 
 impl Drop for Reading<'_> {
     fn drop(&mut self) {
-        self.0.returned();
+        self.0.reading().inspect(|reading| reading.returned());
     }
 }
 
@@ -155,10 +140,18 @@ impl dyn Transport + '_ {
 
     /// Waits for an answer or a watch without `rest`, so that another thread must read.
     pub(crate) fn while_attended<T>(&self, wait: impl FnOnce() -> T) -> T {
-        self.attend();
+        self.reading().inspect(|reading| reading.attend());
         let waited = wait();
-        self.attended();
+        self.reading().inspect(|reading| reading.attended());
         waited
+    }
+
+    /// Runs an errand within a moment if that takes no wake-up of its own, or at once.
+    pub(crate) fn soon(&self, errand: Errand) {
+        match self.reading() {
+            Some(reading) => reading.soon(errand),
+            None => errand(),
+        }
     }
 }
 
@@ -239,14 +232,6 @@ pub(crate) struct Slot<T> {
     to: Sender<T>,
     /// The thread to unpark; absent if the reader blocks on the channel.
     reader: Option<Thread>,
-}
-
-/// Blocks until the thread is unparked or the deadline passes; may return earlier.
-pub(crate) fn park(until: Option<Instant>) {
-    match until {
-        None => thread::park(),
-        Some(until) => thread::park_timeout(until.saturating_duration_since(clock::now())),
-    }
 }
 
 impl<T> Slot<T> {

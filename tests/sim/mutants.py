@@ -124,7 +124,7 @@ MUTANTS = [
         "        let mut late: Vec<Vec<u8>> = Vec::new();\n"
         "        while let Some(frame) = self.inbox.frame().map_err(End::Broken)? {\n"
         "            match frame {\n"
-        "                Frame::Whole(frame) if frame.starts_with(&xid::EVENT.to_be_bytes()) => {\n"
+        "                Frame::Whole(frame) if frame.starts_with(&zklock_jute::xid::EVENT.to_be_bytes()) => {\n"
         "                    late.push(frame.to_vec());\n"
         "                }\n"
         "                Frame::Whole(frame) => self.connection.frame(frame)?,\n"
@@ -147,8 +147,8 @@ MUTANTS = [
     (
         "no-pings",
         "a connection that is idle sends no pings",
-        "src/transport/native/receive.rs",
-        "        state.queue.ping_after(self.timeout / pings, now);\n",
+        "crates/core/src/connection/link/arrivals.rs",
+        "        self.queue.ping_after(self.timeout / pings, now);\n",
         "",
     ),
     # Requests on their way.
@@ -156,7 +156,7 @@ MUTANTS = [
         "writer-not-back",
         "a writer whose time is over keeps the outbox",
         "src/transport/native/shared.rs",
-        "                state.queue.put_writer(outbox);\n"
+        "                state.put_writer(outbox);\n"
         "                // The rest leaves with the next request, or the threads that wait for\n"
         "                // answers write it.\n",
         "                drop(outbox);\n",
@@ -164,34 +164,34 @@ MUTANTS = [
     (
         "lost-as-not-sent",
         "a request whose reply was lost counts as not sent",
-        "src/transport/native/request_queue.rs",
-        "            None if pending.start < self.handed => Failure::Lost,\n",
+        "crates/core/src/connection/link/request_queue.rs",
+        "            None if pending.start < handed => Failure::Lost,\n",
         "",
-        "            None if !{mutant} && pending.start < self.handed => Failure::Lost,\n",
+        "            None if !{mutant} && pending.start < handed => Failure::Lost,\n",
     ),
     (
         "close-forgets-callers",
         "a close does not answer the open requests",
-        "src/transport/native/closing.rs",
-        "        for pending in open {\n            pending.answer(Err(Failure::Closed));\n        }\n",
+        "src/transport/native/shared.rs",
+        "        for answer in open {\n            answer(Err(Failure::Closed));\n        }\n",
         "        drop(open);\n",
     ),
     # The I/O thread.
     (
         "watches-not-set-again",
         "a new connection does not set the watches again",
-        "src/transport/native/io.rs",
-        "in state.watches.lists(self.last_zxid) {",
-        "in state.watches.lists(self.last_zxid).into_iter().take(0) {",
-        "in state.watches.lists(self.last_zxid).into_iter()"
+        "crates/core/src/connection/link.rs",
+        "in self.watches.lists(self.last_zxid) {",
+        "in self.watches.lists(self.last_zxid).into_iter().take(0) {",
+        "in self.watches.lists(self.last_zxid).into_iter()"
         ".take(if {mutant} {{ 0 }} else {{ usize::MAX }}) {{",
     ),
     (
         "open-requests-forgotten",
         "the open requests of a connection that broke are not answered",
         "src/transport/native/io.rs",
-        "            pending.answer(Err(failure));\n",
-        "            drop((pending, failure));\n",
+        "            answer(Err(failure));\n",
+        "            drop((answer, failure));\n",
     ),
     # The status.
     (
@@ -933,7 +933,7 @@ MUTANTS = [
     (
         "numbers-begin-anew",
         "the requests of each connection of a session begin with the same number",
-        "src/transport/native/request_queue.rs",
+        "crates/core/src/connection/link/request_queue.rs",
         "            last_xid,\n            sent:",
         "            last_xid: last_xid & 0,\n            sent:",
         "            last_xid: if {mutant} {{ 0 }} else {{ last_xid }},\n            sent:",

@@ -30,7 +30,7 @@ pub use self::connect::{ConnectReply, ConnectRequest};
 pub use self::error_code::ErrorCode;
 pub use self::multi::{culprit, failure};
 pub use self::op_code::OpCode;
-pub use self::reply::{Event, EventKind, Reply, ReplyHeader, xid};
+pub use self::reply::{Event, EventKind, Reply, ReplyHeader, below, xid};
 pub use self::request::Request;
 pub use self::sasl::{SaslReply, encode_sasl};
 pub use self::types::{

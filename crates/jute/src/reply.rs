@@ -215,6 +215,38 @@ impl Reply {
     }
 }
 
+impl Reply {
+    /// Strips the root from the paths in a reply; `root` is empty, or has no slash at its end.
+    pub fn strip(&mut self, root: &str) {
+        if root.is_empty() {
+            return;
+        }
+        let strip = |path: &mut String| {
+            if let Some(inner) = below(root, path) {
+                *path = inner.into();
+            }
+        };
+        match self {
+            Self::Created { path, .. } | Self::Synced { path } => strip(path),
+            Self::Ephemerals(paths) => paths.iter_mut().for_each(strip),
+            Self::Multi(results) => {
+                let replies = results.iter_mut().flatten();
+                replies.for_each(|reply| reply.strip(root));
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Strips the root from a path that the server sent; returns `None` if the path is not below it.
+pub fn below<'a>(root: &str, path: &'a str) -> Option<&'a str> {
+    match path.strip_prefix(root)? {
+        "" => Some("/"),
+        path if path.starts_with('/') => Some(path),
+        _ => None,
+    }
+}
+
 /// Returns what goes before the result of a part.
 fn head(result: &Result<Reply, ErrorCode>) -> (OpCode, ErrorCode) {
     match result {
@@ -282,5 +314,30 @@ impl EventKind {
             4 => Self::ChildrenChanged,
             number => Self::Other(number),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_root_is_taken_off() {
+        for (root, path, inner) in [
+            ("", "/a", Some("/a")),
+            ("/app", "/app", Some("/")),
+            ("/app", "/app/a", Some("/a")),
+            ("/app", "/apple", None),
+            ("/app", "/other", None),
+        ] {
+            assert_eq!(below(root, path), inner, "{path} below {root}");
+        }
+        let mut reply = Reply::Created {
+            path: "/app/a".to_owned(),
+            stat: None,
+        };
+        reply.strip("/app");
+        let path = "/a".to_owned();
+        assert_eq!(reply, Reply::Created { path, stat: None });
     }
 }

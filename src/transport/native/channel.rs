@@ -1,23 +1,25 @@
-//! A connection's socket, with or without TLS, and why the connection ended.
+//! A connection's socket, with or without TLS.
 //!
 //! One thread reads while another writes. There is one reader, and one writer: the thread that has
 //! the [`Outbox`].
 
 use std::io::{self, ErrorKind, Read, Write};
+use std::mem;
 use std::net::{Shutdown, SocketAddr};
 use std::time::Duration;
-use std::{fmt, mem};
 
 use super::cipher::{Cipher, Security};
 use super::hosts::Target;
-use crate::error::{Error, NO_TLS};
+use crate::error::NO_TLS;
 use crate::system::clock;
 use crate::system::net::{self, TcpStream};
 use zklock_core::connection::rotation::Refusal;
-use zklock_jute::Malformed;
 
 /// The complaint about a server that gives neither a session nor a reason.
 pub(super) const HUNG_UP: &str = "it closed the connection instead of greeting";
+
+/// The status of a server that has not greeted yet.
+pub(super) const NOT_GREETED: &str = "it has accepted a connection, and has not greeted";
 
 /// How long a write may wait for room in the socket's buffer.
 ///
@@ -48,26 +50,6 @@ pub(super) struct Outbox {
     left: usize,
     /// The position in the stream of requests behind the last byte that this outbox has taken.
     pub(super) until: u64,
-}
-
-/// Why a connection ended.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub(super) enum End {
-    /// The client asked for the end of the session.
-    Closed,
-    /// The server refused the credentials, which ends the client with this error.
-    Refused(Error),
-    /// The session expired.
-    Expired,
-    /// The server closed the connection.
-    HungUp,
-    /// The client leaves a server that does not answer its requests.
-    Unanswered,
-    /// The client leaves a server that is no longer a member of the ensemble.
-    LeftOut,
-    /// The client leaves a server whose data are wrong.
-    Diverged,
-    Broken(String),
 }
 
 impl Channel {
@@ -212,27 +194,6 @@ impl Outbox {
         self.wire.clear();
         self.wire.shrink_to(OUTBOX_BYTES);
         self.done = 0;
-    }
-}
-
-impl From<Malformed> for End {
-    fn from(malformed: Malformed) -> Self {
-        Self::Broken(malformed.to_string())
-    }
-}
-
-impl fmt::Display for End {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Closed => "the client was closed",
-            Self::Refused(why) => return fmt::Display::fmt(why, f),
-            Self::Expired => "the session expired",
-            Self::HungUp => "the server closed the connection",
-            Self::LeftOut => "the ensemble goes on without this server",
-            Self::Diverged => "its data differ from those of the ensemble",
-            Self::Unanswered => "it answers nothing any more",
-            Self::Broken(reason) => reason,
-        })
     }
 }
 

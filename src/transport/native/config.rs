@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::cipher::Security;
 use super::hosts::Hosts;
 use crate::transport::handover::Inherited;
+use zklock_core::connection::link::PINGS;
 use zklock_jute::Secret;
 
 /// The default of the frame limit, which ZooKeeper calls `jute.maxbuffer`.
@@ -13,9 +14,6 @@ pub(crate) const FRAME_LIMIT: usize = 0xf_ffff;
 /// The range of the frame limit: a lower one leaves no room for the crate's own requests, and a
 /// higher one comes near the length that counts as an error.
 pub(crate) const FRAME_LIMITS: RangeInclusive<usize> = 256 * 1024..=512 * 1024 * 1024;
-
-/// How many pings a client sends in a session timeout.
-pub(crate) const PINGS: u32 = 6;
 
 /// How to reach the servers, and with which credentials.
 #[derive(Clone, Debug)]
@@ -43,16 +41,6 @@ pub(crate) struct Config {
     /// The SASL login; absent if the client does not log in.
     #[cfg(feature = "sasl")]
     pub(crate) sasl: Option<super::sasl::Login>,
-}
-
-impl Config {
-    /// Returns how many pings to send in a session timeout. A client that holds or waits for a while watches a node.
-    pub(super) fn pings(&self, watches_nothing: bool) -> u32 {
-        match watches_nothing {
-            true => self.idle_pings,
-            false => PINGS,
-        }
-    }
 }
 
 impl Default for Config {

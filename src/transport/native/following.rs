@@ -6,12 +6,10 @@
 use std::mem;
 
 use super::members::Members;
-use super::shared::{Shared, Stage, State};
+use super::shared::{Shared, State};
 use crate::system::contained;
-use zklock_jute::{ErrorCode, Event, OpCode, Reply, Request, xid};
-
-/// The path of the configuration, which is outside any chroot.
-const CONFIG: &str = "/zookeeper/config";
+use zklock_core::connection::link::MEMBERS;
+use zklock_jute::{ErrorCode, Event, OpCode, Reply};
 
 /// How much of an unreadable configuration is logged.
 const LONGEST: usize = 200;
@@ -25,14 +23,14 @@ impl Shared {
         if let Some(target) = &state.target {
             state.list.is_served_by(target);
         }
-        state.ask_for_members();
+        state.link.ask_for_members();
     }
 
     /// Asks for the members again if this event is a change of the configuration.
     pub(super) fn hear_of_members(&self, event: &Event) {
-        if self.config.follow_reconfiguration && event.path == CONFIG {
+        if self.config.follow_reconfiguration && event.path == MEMBERS {
             let mut state = self.state.lock();
-            state.ask_for_members();
+            state.link.ask_for_members();
             self.flush(state);
         }
     }
@@ -75,23 +73,9 @@ impl Shared {
         let before = mem::replace(&mut self.state.lock().complaint, why.clone());
         if before != why {
             contained(|| {
-                log::warn!("cannot follow the ensemble's configuration in {CONFIG}: {why}");
+                log::warn!("cannot follow the ensemble's configuration in {MEMBERS}: {why}");
             });
         }
-    }
-}
-
-impl State {
-    /// Returns whether the client leaves its server now: the server is no longer a member, and no
-    /// request is open, which would have to be repeated.
-    pub(super) fn is_to_move(&self) -> bool {
-        self.list.is_left_out() && self.stage == Stage::Serving && self.queue.oldest().is_none()
-    }
-
-    pub(super) fn ask_for_members(&mut self) {
-        let request = Request::get(CONFIG).and_watch();
-        let queue = &mut self.queue;
-        queue.push_aside(|out| request.encode(xid::MEMBERS, out));
     }
 }
 

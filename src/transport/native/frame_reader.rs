@@ -1,8 +1,12 @@
-//! Cuts the stream of bytes from a server into frames.
+//! Cuts the stream of bytes from a server into frames, and waits for those before a server serves.
 
 use std::io;
+use std::time::Duration;
 
 use super::channel::Channel;
+use crate::system::clock::since_boot;
+use crate::system::is_timeout;
+use zklock_jute::Malformed;
 
 /// How much to read at once, and the buffer to keep when there is nothing to read.
 const ROOM: usize = 64 * 1024;
@@ -10,6 +14,9 @@ const ROOM: usize = 64 * 1024;
 const ABSURD: usize = 1024 * 1024 * 1024;
 /// How much of a frame that is too long is kept: the length of a reply's header.
 const HEAD: usize = 16;
+
+/// The least time that a read waits.
+const LEAST_WAIT: Duration = Duration::from_millis(1);
 
 /// Bytes that have arrived and are not cut yet.
 #[derive(Debug)]
@@ -32,6 +39,17 @@ pub(super) enum Frame<'a> {
         head: &'a [u8],
         length: usize,
     },
+}
+
+/// Why there is no frame.
+pub(super) enum Complaint {
+    HungUp,
+    Late,
+    /// The frame has this many bytes.
+    TooLong(usize),
+    /// The bytes are not a frame, or the frame is not the expected one.
+    Unreadable(String),
+    Broken(String),
 }
 
 impl Inbox {
@@ -120,12 +138,47 @@ impl Inbox {
     }
 }
 
+/// Waits for one frame, and decodes it.
+pub(super) fn next_frame<T>(
+    channel: &Channel,
+    inbox: &mut Inbox,
+    deadline: Duration,
+    longest: usize,
+    read: impl Fn(&[u8]) -> Result<T, Malformed>,
+) -> Result<T, Complaint> {
+    let broken = |error: io::Error| Complaint::Broken(error.to_string());
+    loop {
+        // The rest may never come.
+        if let Some(length) = inbox.announced().filter(|length| longest < *length) {
+            return Err(Complaint::TooLong(length));
+        }
+        match inbox.frame() {
+            Ok(None) => {}
+            Ok(Some(Frame::Whole(frame))) => {
+                return read(frame).map_err(|error| Complaint::Unreadable(error.to_string()));
+            }
+            Ok(Some(Frame::TooLong { length, .. })) => return Err(Complaint::TooLong(length)),
+            Err(error) => return Err(Complaint::Unreadable(error)),
+        }
+        let left = deadline.saturating_sub(since_boot());
+        if left.is_zero() {
+            return Err(Complaint::Late);
+        }
+        channel.set_patience(left.max(LEAST_WAIT)).map_err(broken)?;
+        match inbox.fill(channel) {
+            Ok(0) => return Err(Complaint::HungUp),
+            Ok(_) => {}
+            Err(error) if is_timeout(&error) => {}
+            Err(error) => return Err(broken(error)),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::io::Write;
     use std::net::{Ipv4Addr, TcpListener};
     use std::thread;
-    use std::time::Duration;
 
     use proptest::collection::vec;
     use proptest::prelude::*;

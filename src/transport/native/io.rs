@@ -10,43 +10,43 @@
 
 mod round;
 
-use std::mem;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use super::channel::{Channel, End, Failed};
-use super::frame_reader::Inbox;
-use super::greeting::{NOT_GREETED, connect_request, greeting, tell_granted};
+use super::channel::{Channel, Failed, HUNG_UP, NOT_GREETED};
+use super::frame_reader::{Complaint, Inbox, next_frame};
 use super::hosts::{Candidate, Target};
 #[cfg(feature = "sasl")]
 use super::log_in::{log_in, prepare};
-use super::receive::{Connection, ConnectionReader};
+use super::receive::ConnectionReader;
 use super::resolver::Unresolved;
-use super::shared::{Shared, Stage, jittered};
-use super::who_reads::LeaderFollowers;
+use super::shared::{Shared, jittered};
+use crate::error::{ANSWERS_IN_TLS, Error, OTHER_SERVICE};
 use crate::system::clock::since_boot;
 use crate::system::contained;
 use crate::transport::Failure;
-use crate::transport::handover::SessionKey;
+use zklock_core::connection::End;
 use zklock_core::connection::backoff::Service;
-use zklock_core::connection::outage::Outage;
+use zklock_core::connection::link::Stage;
 use zklock_core::connection::rotation::{Refusal, Resumption, Rotation, Round};
-use zklock_jute::{ConnectReply, Request, Secret, xid};
+use zklock_core::connection::session::{Granted, Outage, SessionKey, check};
+use zklock_jute::{ConnectReply, Request, Secret};
 
 /// How much longer than a request a reply may be: a listing with its stat, and a header.
 const REPLY_SLACK: usize = 64 * 1024;
 
+/// The longest greeting.
+const GREETING_LIMIT: usize = 4 * 1024;
+/// The two bytes with which a server begins that refuses what is no TLS.
+const TLS_ALERT: usize = 0x1503;
 /// The end of a session in the log, if a server says that it is over.
 const EXPIRED: &str = "expired";
 
 struct Io {
     shared: Arc<Shared>,
-    reading: Arc<LeaderFollowers<ConnectionReader>>,
     /// The session; its id is 0 if there is none.
     session: SessionKey,
-    /// The newest change that the client has seen; 0 for an inherited session, where only the other process knows it.
-    last_zxid: i64,
     /// Whether a server has served.
     has_served: bool,
     rotation: Rotation<Target>,
@@ -56,7 +56,7 @@ struct Io {
 }
 
 /// Runs until the transport is closed or its credentials are refused.
-pub(super) fn run(shared: Arc<Shared>, reading: Arc<LeaderFollowers<ConnectionReader>>) {
+pub(super) fn run(shared: Arc<Shared>) {
     let _exit = ExitGuard(Arc::clone(&shared));
     let inherited = shared.config.inherited.clone();
     let least = shared.config.granted_at_least;
@@ -65,9 +65,7 @@ pub(super) fn run(shared: Arc<Shared>, reading: Arc<LeaderFollowers<ConnectionRe
     let rotation = Rotation::new(shared.config.session_timeout, since_boot());
     let mut io = Io {
         shared,
-        reading,
         session: inherited.map(|it| it.key).unwrap_or_default(),
-        last_zxid: 0,
         has_served: false,
         rotation,
         outage: Outage::since(since_boot(), timeout),
@@ -90,8 +88,8 @@ impl Drop for ExitGuard {
         let left = self.0.detach(false);
         self.0.end();
         self.0.status.closed();
-        for (pending, _) in left.open {
-            pending.answer(Err(Failure::Closed));
+        for (answer, _) in left.open {
+            answer(Err(Failure::Closed));
         }
     }
 }
@@ -99,14 +97,24 @@ impl Drop for ExitGuard {
 impl Io {
     /// Returns whether a server has ever given a session.
     fn has_past(&self) -> bool {
-        self.session.id != 0 || self.last_zxid != 0
+        self.session.id != 0 || self.shared.state.lock().link.last_zxid != 0
+    }
+
+    /// Returns whether the session is to end while no server is being asked for that.
+    fn is_away(&self) -> bool {
+        self.shared.state.lock().link.is_away()
+    }
+
+    /// Returns this time, or what is left for the end of the session if that is less.
+    fn at_most(&self, limit: Duration) -> Duration {
+        self.shared.state.lock().link.at_most(limit, since_boot())
     }
 
     /// Connects to one address and serves requests until the connection ends.
     fn attempt(&mut self, to: &Candidate) -> Result<Round, Failed> {
         let (Shared { status, config, .. }, target) = (&*self.shared, &to.target);
         status.asks(target, "it has not accepted a connection");
-        let (limit, began) = (self.shared.at_most(to.accept_limit), since_boot());
+        let (limit, began) = (self.at_most(to.accept_limit), since_boot());
         let channel = Arc::new(Channel::connect(target, limit, config.tls.as_ref())?);
         self.rotation.accepted(since_boot().saturating_sub(began));
         status.asks(target, NOT_GREETED);
@@ -118,7 +126,7 @@ impl Io {
     }
 
     fn greet_and_serve(&mut self, channel: &Arc<Channel>, to: &Candidate) -> Result<Round, Failed> {
-        let (target, limit, wish) = (&to.target, self.shared.at_most(to.limit), to.wish);
+        let (target, limit, wish) = (&to.target, self.at_most(to.limit), to.wish);
         let mut inbox = Inbox::new(self.shared.config.frame_limit + REPLY_SLACK);
         channel.secure(limit)?;
         #[cfg(feature = "sasl")]
@@ -140,35 +148,19 @@ impl Io {
         let timeout = self.shared.status.greeted(self.session.id, granted, sent);
         #[cfg(feature = "sasl")]
         if let Err(end) = log_in(&self.shared, channel, &mut inbox, target, limit, begun) {
-            return self.finish(target, end, false);
+            return self.finish(target, end);
         }
         let had = (before == self.session.id).then_some(had);
-        tell_granted(target, granted, had, self.shared.config.session_timeout);
+        self.tell_granted(target, granted, had);
         self.tell_connected(target, timeout);
-        self.restore();
-        let connection = self.connection(channel, timeout);
-        self.serve(target, ConnectionReader::new(inbox, connection))
-    }
-
-    fn connection(&self, channel: &Arc<Channel>, timeout: Duration) -> Connection {
-        let session = (self.session.id, self.last_zxid);
-        let mut connection = Connection::new(&self.shared, channel, session, timeout);
-        if let Some(took) = self.rotation.trusted_greeting() {
-            connection.promptness.greeted(took);
-        }
-        connection
-    }
-
-    /// Serves requests until the connection ends.
-    fn serve(&mut self, target: &Target, reader: ConnectionReader) -> Result<Round, Failed> {
-        let (reader, end) = self.reading.serve(Box::new(reader));
-        let connection = &reader.connection;
-        self.last_zxid = connection.last_zxid;
+        self.restore(timeout);
+        let reader = ConnectionReader::new(inbox, &self.shared, channel);
+        let end = self.shared.reading.serve(Box::new(reader));
         // A server that closes the connection when the client authenticates has not served.
-        if self.shared.state.lock().stage != Stage::Away {
-            self.outage.served_until(since_boot(), connection.timeout);
+        if self.shared.state.lock().link.stage() != Stage::Away {
+            self.outage.served_until(since_boot(), timeout);
         }
-        self.finish(target, end, connection.answered)
+        self.finish(target, end)
     }
 
     fn begin_anew(&mut self) {
@@ -176,21 +168,7 @@ impl Io {
         self.expire(
             "is given up: no server resumes it, perhaps because their data is older than what it has seen",
         );
-        self.last_zxid = 0;
-    }
-
-    fn tell_connected(&mut self, target: &Target, timeout: Duration) {
-        let level = match mem::replace(&mut self.has_served, true) {
-            true => log::Level::Info,
-            false => log::Level::Debug,
-        };
-        let session = self.session.id;
-        contained(|| {
-            log::log!(
-                level,
-                "{target}: connected, session {session:#x}, timeout {timeout:?}"
-            );
-        });
+        self.shared.state.lock().link.last_zxid = 0;
     }
 
     /// Asks for a session, and waits for the greeting.
@@ -202,43 +180,34 @@ impl Io {
         wish: Resumption,
     ) -> Result<ConnectReply, Failed> {
         let asked = self.shared.config.session_timeout;
+        let mut state = self.shared.state.lock();
         let request = match wish {
-            Resumption::Anew => connect_request(&SessionKey::default(), 0, asked),
+            Resumption::Anew => SessionKey::default().request(0, asked),
             Resumption::Resume | Resumption::ResumeOnly => {
-                connect_request(&self.session, self.last_zxid, asked)
+                self.session.request(state.link.last_zxid, asked)
             }
         };
-        let mut state = self.shared.state.lock();
-        state.queue.push_aside(|out| request.encode(out));
+        state.link.queue.push_aside(|out| request.encode(out));
         self.shared.flush(state);
         greeting(channel, inbox, limit, self.shared.config.wall_clock_expiry)
     }
 
     /// Takes the session that the server grants, if it grants one.
     fn adopt(&mut self, reply: ConnectReply, wish: Resumption) -> Result<Option<Duration>, Failed> {
-        let silent = |reason: &str| Failed(Some(Refusal::Silent), reason.to_owned());
-        if reply.read_only {
-            return Err(silent("it is read-only at present"));
-        }
-        let had_one = self.session.id != 0;
-        let timeout = u64::try_from(reply.timeout_ms).unwrap_or(0);
-        // Some servers grant a new session when asked for an unknown one.
-        if had_one && (timeout == 0 || reply.session != self.session.id) {
-            let is_overdue = self.outage.is_overdue(since_boot());
-            if wish == Resumption::ResumeOnly && (timeout > 0 || !is_overdue) {
-                return Err(silent("it lacks the session, and has an address of before"));
-            }
+        let is_overdue = self.outage.is_overdue(since_boot());
+        let granted = self.session.granted(&reply, wish, is_overdue);
+        let granted = granted.map_err(|why| Failed(Some(Refusal::Silent), why.to_owned()))?;
+        if !matches!(granted, Granted::Resumed(_)) {
             self.expire(EXPIRED);
         }
-        if timeout == 0 {
-            let refused = || silent("it refused to open a session");
-            return had_one.then_some(None).ok_or_else(refused);
-        }
+        let (Granted::Resumed(timeout) | Granted::Begun(timeout)) = granted else {
+            return Ok(None);
+        };
         self.session = SessionKey {
             id: reply.session,
             password: Secret(reply.password),
         };
-        Ok(Some(Duration::from_millis(timeout)))
+        Ok(Some(timeout))
     }
 
     /// Notes a connect request, and what the server did instead of greeting, if it did not.
@@ -254,7 +223,7 @@ impl Io {
     /// locks would stay taken for as long as no server lets the client in.
     fn give_up(&mut self) {
         let (session, status) = (self.session.id, &self.shared.status);
-        if session != 0 && status.snapshot().session == session && !self.shared.is_away() {
+        if session != 0 && status.snapshot().session == session && !self.is_away() {
             status.given_up.store(session, Ordering::Release);
             self.expire("is given up: no server lets the client in, and each attempt extends it");
         }
@@ -265,8 +234,7 @@ impl Io {
             return;
         }
         let mut state = self.shared.state.lock();
-        state.watches.clear();
-        state.key = None;
+        state.link.expire();
         state.list.forget_version();
         drop(state);
         self.shared.status.expired();
@@ -278,51 +246,58 @@ impl Io {
     }
 
     /// Sends the credentials and sets the watches again, before any request can be sent.
-    fn restore(&self) {
-        let config = &self.shared.config;
+    fn restore(&self, timeout: Duration) {
+        let credentials = self.shared.config.auth.iter().map(|one| Request::Auth {
+            scheme: one.scheme.clone(),
+            credentials: one.secret.clone(),
+        });
+        let took = self.rotation.trusted_greeting();
         let mut state = self.shared.state.lock();
-        // From now on the session may have nodes.
-        state.key = Some(self.session.clone());
-        for credentials in &config.auth {
-            let auth = Request::Auth {
-                scheme: credentials.scheme.clone(),
-                credentials: credentials.secret.clone(),
-            };
-            state.queue.push_aside(|out| auth.encode(xid::AUTH, out));
-        }
-        for list in state.watches.lists(self.last_zxid) {
-            state.queue.set_watches(list);
-        }
+        let session = self.session.clone();
+        state.link.greeted(session, timeout, took, credentials);
         self.shared.arrived(&mut state);
         self.shared.flush(state);
     }
 
+    /// Ends the client, whose credentials were refused.
+    fn refused(&self, target: &Target, login: Option<(String, String)>) {
+        self.shared.end();
+        let server = target.to_string();
+        let why = login.map_or(Error::AuthFailed, |(principal, reason)| {
+            Error::SaslRefused {
+                principal,
+                server,
+                reason,
+            }
+        });
+        contained(|| log::error!("{target}: {why}"));
+        self.shared.status.refused(why);
+    }
+
     /// Reports the end of a connection to the status, and fails the open requests.
-    fn finish(&mut self, target: &Target, end: End, answered: bool) -> Result<Round, Failed> {
-        let detached = self.shared.detach(end == End::HungUp);
+    fn finish(&mut self, target: &Target, end: End) -> Result<Round, Failed> {
+        let broken = self.shared.detach(end == End::HungUp);
         if end == End::Diverged {
             self.rotation.diverged();
         }
         let status = &self.shared.status;
         let round = match end {
             End::Closed => Ok(Round::Over),
-            End::Refused(why) => {
-                self.shared.end();
-                contained(|| log::error!("{target}: {why}"));
-                status.refused(why);
+            End::Refused(login) => {
+                self.refused(target, login);
                 Ok(Round::Over)
             }
             End::Expired => {
                 self.expire(EXPIRED);
                 Ok(Round::Expired)
             }
-            end if detached.served => {
+            end if broken.served => {
                 status.disconnected();
                 status.turned_away(&target.to_string(), &end);
                 contained(|| log::info!("{target}: the connection broke: {end}"));
                 Ok(Round::Served(Service {
                     lived: since_boot().saturating_sub(status.snapshot().since),
-                    answered,
+                    answered: broken.answered,
                     unanswered: end == End::Unanswered,
                 }))
             }
@@ -333,9 +308,39 @@ impl Io {
                 Err(Failed(Some(Refusal::Silent), end.to_string()))
             }
         };
-        for (pending, failure) in detached.open {
-            pending.answer(Err(failure));
+        for (answer, failure) in broken.open {
+            answer(Err(failure));
         }
         round
     }
+}
+
+/// Waits for the server's greeting.
+fn greeting(
+    channel: &Channel,
+    inbox: &mut Inbox,
+    limit: Duration,
+    wall_clock_expiry: bool,
+) -> Result<ConnectReply, Failed> {
+    let deadline = since_boot().saturating_add(limit);
+    let reply = next_frame(channel, inbox, deadline, GREETING_LIMIT, |frame| {
+        ConnectReply::decode(frame)
+    });
+    let silent = |reason| Failed(Some(Refusal::Silent), reason);
+    let reply = reply.map_err(|complaint| silent(match complaint {
+        Complaint::HungUp => return Failed(Some(Refusal::HungUp), HUNG_UP.to_owned()),
+        Complaint::Late => format!("it did not greet within {limit:.1?}"),
+        Complaint::TooLong(length) if length >> 16 == TLS_ALERT => ANSWERS_IN_TLS.to_owned(),
+        Complaint::TooLong(length) => {
+            format!(
+                "its answer is not ZooKeeper's, {OTHER_SERVICE}: a frame of {length} bytes was announced"
+            )
+        }
+        Complaint::Unreadable(reason) => {
+            format!("its answer is not ZooKeeper's, {OTHER_SERVICE}: {reason}")
+        }
+        Complaint::Broken(reason) => reason,
+    }))?;
+    let checked = check(&reply, wall_clock_expiry);
+    checked.map(|()| reply).map_err(silent)
 }

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::channel::{Channel, End};
-use super::frame_reader::Inbox;
-use super::greeting::{Complaint, NOT_GREETED, next_frame};
+use super::channel::{Channel, NOT_GREETED};
+use super::frame_reader::{Complaint, Inbox, next_frame};
 use super::hosts::Target;
-use super::sasl::{Begun, LoginFailure, Refusal};
+use super::sasl::{Begun, LoginFailure};
 use super::shared::{Shared, WRITE_AGAIN};
-use crate::error::{Error, PREPARES_LOGIN};
+use crate::error::PREPARES_LOGIN;
 use crate::system::clock::since_boot;
+use zklock_core::connection::End;
 use zklock_jute::{SaslReply, encode_sasl};
 
 /// The longest answer to a token. Kerberos tickets may take most of it.
@@ -57,22 +57,13 @@ pub(super) fn log_in(
     );
     let ask = |token: &[u8]| {
         let mut state = shared.state.lock();
-        state.queue.push_aside(|out| encode_sasl(token, out));
+        state.link.queue.push_aside(|out| encode_sasl(token, out));
         shared.flush(state);
         let deadline = since_boot().saturating_add(limit);
         let reply = next_reply(shared, channel, inbox, deadline);
         reply.map_err(|complaint| in_words(complaint, limit))
     };
-    begun
-        .run(ask)
-        .map_err(|Refusal { principal, failure }| match failure {
-            LoginFailure::Server(reason) => End::Broken(reason),
-            LoginFailure::Credentials(reason) => End::Refused(Error::SaslRefused {
-                principal,
-                server: target.to_string(),
-                reason,
-            }),
-        })
+    begun.run(ask)
 }
 
 /// Waits for the answer, and meanwhile writes what a full socket has not taken.

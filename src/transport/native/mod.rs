@@ -2,50 +2,42 @@
 //!
 //! ```text
 //!  a calling thread                               the I/O thread
-//!   send ─► Queue ─┐                       io: connects, greets, connects again
-//!                  ▼                                     │
-//!               Channel ◄── LeaderFollowers ─────────────┘ serves
+//!   send ─► Link ─┐                        io: connects, greets, connects again
+//!                 ▼                                      │
+//!              Channel ◄── LeaderFollowers ──────────────┘ serves
 //!             the socket       one thread at a time reads:
-//!                              ConnectionReader ─► Inbox (frames) ─► answers, Watches
+//!                              ConnectionReader ─► Inbox (frames) ─► Link ─► answers, watches
 //! ```
 //!
 //! The thread that makes a request writes it. One thread at a time reads: a calling thread that
 //! waits for an answer, or else the I/O thread. The reader also keeps the connection alive. The
-//! state of all threads is in `Shared`, under one mutex.
-//!
-//! The session survives the connection: watches are set again, and requests that were open when the
-//! connection broke are reported as lost or not sent. No request is repeated here, because only its
-//! caller knows whether that is safe.
+//! state of all threads is in `Shared`, under one mutex. All that is decided about a connection is in
+//! `zklock_core::connection`: the `Link` says what a call or a frame leads to, and what becomes of the open requests.
 
 mod channel;
-mod chroot;
 #[cfg(feature = "tls")]
 mod cipher;
 #[cfg(not(feature = "tls"))]
 #[path = "no_tls.rs"]
 mod cipher;
-mod closing;
 mod config;
 mod following;
 mod frame_reader;
-mod greeting;
 mod hosts;
 mod io;
 #[cfg(feature = "sasl")]
 mod log_in;
 mod members;
 mod receive;
-mod request_queue;
 mod resolver;
 #[cfg(feature = "sasl")]
 mod sasl;
 mod server_list;
 mod shared;
-mod thrown_away;
 // These tests need real servers.
 #[cfg(all(test, not(zklock_sim)))]
 mod tests;
-mod who_reads;
+pub(crate) mod who_reads;
 
 use std::io::Result;
 use std::sync::Arc;
@@ -54,9 +46,8 @@ use std::time::{Duration, Instant};
 
 #[cfg(feature = "tls")]
 pub(crate) use self::cipher::Security;
-pub(crate) use self::config::{Config, Credentials, FRAME_LIMITS, PINGS};
+pub(crate) use self::config::{Config, Credentials, FRAME_LIMITS};
 pub(crate) use self::hosts::Hosts;
-use self::receive::ConnectionReader;
 #[cfg(feature = "sasl")]
 pub(crate) use self::sasl::{Digest, Login};
 #[cfg(feature = "sasl-gssapi")]
@@ -69,22 +60,21 @@ use crate::system::sync::Mutex;
 use crate::system::thread::{self, JoinHandle};
 use crate::transport::handover::SessionKey;
 use crate::transport::status::Status;
-use crate::transport::{Call, Errand, Failure, Transport, WatchId};
+use crate::transport::{Call, Failure, Transport, WatchId};
+pub(crate) use zklock_core::connection::link::PINGS;
 
 /// Starts to connect and returns at once; the status shows the progress. Fails if no thread can be started.
 pub(crate) fn open(config: Config, status: Arc<Status>) -> Result<Arc<dyn Transport>> {
     let shared = Arc::new(Shared::new(config, status));
     // The other end disconnects when the thread ends.
     let (alive, ended) = bounded(0);
-    let reading = Arc::<LeaderFollowers<ConnectionReader>>::default();
-    let inner = (Arc::clone(&shared), Arc::clone(&reading));
+    let inner = Arc::clone(&shared);
     let thread = thread::spawn("zklock-io", move || {
-        io::run(inner.0, inner.1);
+        io::run(inner);
         drop::<Sender<()>>(alive);
     })?;
     Ok(Arc::new(Native {
         shared,
-        reading,
         process: Process::this(),
         io: thread.thread().id(),
         thread: Mutex::new(Some(thread)),
@@ -101,7 +91,6 @@ const END_LIMIT: Duration = Duration::from_millis(20);
 
 struct Native {
     shared: Arc<Shared>,
-    reading: Arc<LeaderFollowers<ConnectionReader>>,
     /// The process that made the connection.
     process: Process,
     /// The I/O thread; it stops when the transport is closed or dropped.
@@ -113,63 +102,42 @@ struct Native {
 
 impl Transport for Native {
     fn send(&self, calls: Vec<Call>) {
-        if self.process.is_another() {
+        let Some(shared) = self.here() else {
             let answers = calls.into_iter().map(|call| call.answer);
             return answers.for_each(|answer| answer(Err(Failure::Closed)));
-        }
+        };
         let requests = calls.iter().map(|call| &call.request);
-        self.shared.status.requests.count(requests);
-        self.shared.send(calls);
+        shared.status.requests.count(requests);
+        shared.send(calls);
     }
 
     fn unwatch(&self, path: &str, id: WatchId) {
-        if !self.process.is_another() {
-            self.shared.unwatch(path, id);
-        }
+        self.here().inspect(|shared| shared.unwatch(path, id));
     }
 
     #[cfg(all(test, not(zklock_sim)))]
     fn watches(&self) -> usize {
-        self.shared.state.lock().watches.len()
+        self.shared.state.lock().link.watches.len()
     }
 
     fn transacts(&self) -> bool {
-        self.shared.state.lock().features.transacts()
+        self.shared.state.lock().link.features.transacts()
     }
 
     fn rest(&self, awake: &dyn Fn() -> bool, until: Option<Instant>) {
-        match self.reading() {
-            Some(reading) => reading.rest(awake, self.shared.write_on(until)),
+        match self.here() {
+            Some(shared) => shared.reading.rest(awake, shared.write_on(until)),
             // The connection is the parent's: its answers are not for this process.
             None => thread::sleep(END_LIMIT),
         }
     }
 
-    fn attend(&self) {
-        self.reading().inspect(|reading| reading.attend());
-    }
-
-    fn attended(&self) {
-        self.reading().inspect(|reading| reading.attended());
-    }
-
-    fn returns(&self) {
-        self.reading().inspect(|reading| reading.returns());
-    }
-
-    fn returned(&self) {
-        self.reading().inspect(|reading| reading.returned());
-    }
-
-    fn soon(&self, errand: Errand) {
-        match self.reading() {
-            Some(reading) => reading.soon(errand),
-            None => errand(),
-        }
+    fn reading(&self) -> Option<&LeaderFollowers> {
+        self.here().map(|shared| &shared.reading)
     }
 
     fn key(&self) -> Option<SessionKey> {
-        self.shared.state.lock().key.clone()
+        self.shared.state.lock().link.key().cloned()
     }
 
     fn chroot(&self) -> &str {
@@ -177,21 +145,18 @@ impl Transport for Native {
     }
 
     fn keep_session(&self, kept: bool) {
-        if !self.process.is_another() {
-            self.shared.keep_session(kept);
-        }
+        self.here()
+            .inspect(|shared| shared.state.lock().link.keep_session(kept));
     }
 
     fn move_on(&self, node: &str) {
-        if !self.process.is_another() {
-            self.shared.move_on(node);
-        }
+        self.here().inspect(|shared| shared.move_on(node));
     }
 
     fn leave(&self) {
-        if !self.process.is_another() {
+        if let Some(shared) = self.here() {
             // After that time the session has ended by itself.
-            self.begin_close(self.shared.status.snapshot().timeout);
+            shared.begin_close(shared.status.snapshot().timeout);
         }
     }
 
@@ -200,7 +165,7 @@ impl Transport for Native {
             return false;
         }
         let limit = self.key().map_or(limit, |_| limit.max(LEAST_LIMIT));
-        self.begin_close(limit);
+        self.shared.begin_close(limit);
         // An answer that drops the last handle runs on the I/O thread itself.
         if self.io != thread::current().id() {
             self.await_end(limit);
@@ -210,17 +175,10 @@ impl Transport for Native {
 }
 
 impl Native {
-    /// Returns who reads; `None` in a forked child, where a thread that does not exist there may
-    /// have the mutex locked.
-    fn reading(&self) -> Option<&LeaderFollowers<ConnectionReader>> {
-        (!self.process.is_another()).then_some(&*self.reading)
-    }
-
-    fn begin_close(&self, limit: Duration) {
-        if self.shared.begin_close(limit) {
-            // Some thread must read the server's answer.
-            self.reading.reclaim();
-        }
+    /// Returns what the threads share; `None` in a forked child, where a thread that does not exist
+    /// there may have a mutex locked.
+    fn here(&self) -> Option<&Shared> {
+        (!self.process.is_another()).then_some(&*self.shared)
     }
 
     /// Waits for the end of the session. If another thread ends it already, that one decides when to give it up.

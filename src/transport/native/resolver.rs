@@ -109,7 +109,7 @@ impl Shared {
         let patience = self.status.snapshot().timeout / 20;
         let patience = patience.clamp(PATIENCE.0, PATIENCE.1);
         let mut state = self.state.lock();
-        while state.wants_connection() && state.list.awaits_a_name(has_session) {
+        while state.link.wants_connection(since_boot()) && state.list.awaits_a_name(has_session) {
             let limit = match state.list.knows_no_address() {
                 true => LIMIT,
                 false => patience,

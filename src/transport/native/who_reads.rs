@@ -12,14 +12,12 @@
 //! The pattern is known as leader and followers (Schmidt and others, "Pattern-Oriented Software
 //! Architecture", volume 2).
 
-use std::fmt;
 use std::time::{Duration, Instant};
 
 use crate::system::clock;
 use crate::system::sync::{Condvar, Mutex, MutexGuard};
 use crate::system::thread::{self, Thread};
-use crate::transport::Errand;
-use crate::transport::park;
+use zklock_core::connection::End;
 
 /// How long the I/O thread waits for another leader before it reclaims the lead: longer than a
 /// nearby server takes to answer, or each answer would wake it.
@@ -29,33 +27,35 @@ const FEW: usize = 2;
 /// How long after the last crowd the I/O thread may give up the lead.
 const CALM: Duration = Duration::from_millis(20);
 
-/// A connection that is read by one thread at a time.
-pub(super) trait Read {
-    /// Why the connection ended.
-    type End: fmt::Debug;
+/// How a connection ends whose leader panicked.
+const PANICKED: &str = "the thread that read panicked";
 
+/// A connection that is read by one thread at a time.
+pub(super) trait Read: Send {
     /// Runs once, before the first turn.
-    fn begin(&mut self) -> Result<(), Self::End>;
+    fn begin(&mut self) -> Result<(), End>;
 
     /// Waits for bytes, at most until `until`, and acts on them.
-    fn turn(&mut self, until: Option<Instant>) -> Result<(), Self::End>;
-
-    /// Returns the end of a connection whose leader panicked.
-    fn panicked() -> Self::End;
+    fn turn(&mut self, until: Option<Instant>) -> Result<(), End>;
 }
 
+/// A task for the I/O thread.
+pub(crate) type Errand = Box<dyn FnOnce() + Send>;
+
 /// See the module's documentation.
-pub(super) struct LeaderFollowers<R: Read> {
-    lead: Mutex<Lead<R>>,
+#[derive(Default)]
+pub(crate) struct LeaderFollowers {
+    lead: Mutex<Lead>,
     /// The condition variable on which the I/O thread sleeps.
     io: Condvar,
 }
 
-struct Lead<R: Read> {
+#[derive(Default)]
+struct Lead {
     /// The reader; absent while a thread reads, and without a connection.
-    free: Option<Box<R>>,
+    free: Option<Box<dyn Read>>,
     /// Why the connection ended, if it has.
-    end: Option<R::End>,
+    end: Option<End>,
     /// The threads that wait for another thread to read, or for the lead.
     followers: Vec<(u64, Thread)>,
     /// The number of the last follower.
@@ -80,47 +80,18 @@ struct Lead<R: Read> {
     errand: Option<Errand>,
 }
 
-impl<R: Read> Default for LeaderFollowers<R> {
-    fn default() -> Self {
-        let lead = Lead {
-            free: None,
-            end: None,
-            followers: Vec::new(),
-            last: 0,
-            turns: 0,
-            contended: false,
-            attending: 0,
-            crowded: None,
-            returning: 0,
-            reclaimed: false,
-            waits: false,
-            asleep: false,
-            errand: None,
-        };
-        Self {
-            lead: Mutex::new(lead),
-            io: Condvar::new(),
-        }
-    }
-}
-
-impl<R: Read> LeaderFollowers<R> {
+impl LeaderFollowers {
     /// Reads until the connection ends; runs on the I/O thread.
-    pub(super) fn serve(&self, mut reader: Box<R>) -> (Box<R>, R::End) {
-        if let Err(end) = reader.begin() {
-            return (reader, end);
-        }
+    pub(super) fn serve(&self, mut reader: Box<dyn Read>) -> End {
+        let mut read = reader.begin();
         loop {
-            if let Err(end) = reader.turn(None) {
-                return (reader, end);
+            if let Err(end) = read.and_then(|()| reader.turn(None)) {
+                return end;
             }
+            read = Ok(());
             let state = self.lead.lock();
             if state.contended && !state.is_crowded() {
-                let (back, end) = self.make_room(state, reader);
-                reader = back;
-                if let Some(end) = end {
-                    return (reader, end);
-                }
+                (reader, read) = self.make_room(state, reader);
             }
         }
     }
@@ -128,9 +99,9 @@ impl<R: Read> LeaderFollowers<R> {
     /// Gives up the lead, and takes it back once no other thread takes it.
     fn make_room(
         &self,
-        mut state: MutexGuard<'_, Lead<R>>,
-        reader: Box<R>,
-    ) -> (Box<R>, Option<R::End>) {
+        mut state: MutexGuard<'_, Lead>,
+        reader: Box<dyn Read>,
+    ) -> (Box<dyn Read>, Result<(), End>) {
         state.free = Some(reader);
         state.waits = true;
         self.call_next(&mut state);
@@ -151,7 +122,7 @@ impl<R: Read> LeaderFollowers<R> {
                 state.waits = false;
                 let end = state.end.take();
                 run_errand(&mut state);
-                return (reader, end);
+                return (reader, end.map_or(Ok(()), Err));
             }
             if state.errand.is_some() {
                 run_errand(&mut state);
@@ -166,7 +137,7 @@ impl<R: Read> LeaderFollowers<R> {
 
     /// Makes the I/O thread run an errand within a moment. If that thread reads, it would not run the
     /// errand before something arrives, and the calling thread does.
-    pub(super) fn soon(&self, errand: Errand) {
+    pub(crate) fn soon(&self, errand: Errand) {
         let mut state = self.lead.lock();
         if !state.waits {
             drop(state);
@@ -179,12 +150,12 @@ impl<R: Read> LeaderFollowers<R> {
     }
 
     /// Notes that the calling thread reads again soon after each read, until it has [`returned`](Self::returned).
-    pub(super) fn returns(&self) {
+    pub(crate) fn returns(&self) {
         self.lead.lock().returning += 1;
     }
 
     /// Notes that the calling thread does something else from now on.
-    pub(super) fn returned(&self) {
+    pub(crate) fn returned(&self) {
         let mut state = self.lead.lock();
         state.returning -= 1;
         if state.free.is_some() {
@@ -193,7 +164,7 @@ impl<R: Read> LeaderFollowers<R> {
     }
 
     /// Wakes the I/O thread if it sleeps and no thread reads again soon, or if the connection has ended.
-    fn wake_io(&self, state: &Lead<R>) {
+    fn wake_io(&self, state: &Lead) {
         if (state.asleep && state.returning == 0) || state.end.is_some() {
             self.io.notify_one();
         }
@@ -222,11 +193,11 @@ impl<R: Read> LeaderFollowers<R> {
         self.call_next(&mut state);
     }
 
-    fn read(&self, reader: Box<R>, over: impl Fn() -> bool, until: Option<Instant>) {
+    fn read(&self, reader: Box<dyn Read>, over: impl Fn() -> bool, until: Option<Instant>) {
         let mut leader = Leader {
             lead: self,
             reader: Some(reader),
-            end: Some(R::panicked()),
+            end: Some(End::Broken(PANICKED.to_owned())),
         };
         leader.end = leader.reader.as_mut().and_then(|reader| {
             while !over() {
@@ -240,14 +211,14 @@ impl<R: Read> LeaderFollowers<R> {
 
     /// Notes that a thread waits on a channel and cannot read. Until it is
     /// [`attended`](Self::attended), the I/O thread leads whenever no calling thread does.
-    pub(super) fn attend(&self) {
+    pub(crate) fn attend(&self) {
         let mut state = self.lead.lock();
         state.attending += 1;
         self.call_io(&mut state);
     }
 
     /// Notes that the thread no longer waits on a channel.
-    pub(super) fn attended(&self) {
+    pub(crate) fn attended(&self) {
         let mut state = self.lead.lock();
         state.attending -= 1;
         state.crowded = Some(clock::now());
@@ -260,7 +231,7 @@ impl<R: Read> LeaderFollowers<R> {
         self.call_io(&mut state);
     }
 
-    fn call_io(&self, state: &mut Lead<R>) {
+    fn call_io(&self, state: &mut Lead) {
         if state.free.is_some() {
             state.reclaimed = true;
             self.io.notify_one();
@@ -268,7 +239,7 @@ impl<R: Read> LeaderFollowers<R> {
     }
 
     /// Calls a follower to the lead, or the I/O thread if there is a crowd.
-    fn call_next(&self, state: &mut Lead<R>) {
+    fn call_next(&self, state: &mut Lead) {
         if state.is_crowded() {
             self.call_io(state);
         } else if state.free.is_some() && state.end.is_none() {
@@ -279,7 +250,7 @@ impl<R: Read> LeaderFollowers<R> {
     }
 }
 
-impl<R: Read> Lead<R> {
+impl Lead {
     fn follow(&mut self) -> u64 {
         self.last += 1;
         self.contended = true;
@@ -304,13 +275,13 @@ impl<R: Read> Lead<R> {
 }
 
 /// A calling thread that leads; dropping this gives up the lead, even in a panic.
-struct Leader<'a, R: Read> {
-    lead: &'a LeaderFollowers<R>,
-    reader: Option<Box<R>>,
-    end: Option<R::End>,
+struct Leader<'a> {
+    lead: &'a LeaderFollowers,
+    reader: Option<Box<dyn Read>>,
+    end: Option<End>,
 }
 
-impl<R: Read> Drop for Leader<'_, R> {
+impl Drop for Leader<'_> {
     fn drop(&mut self) {
         let mut state = self.lead.lead.lock();
         state.free = self.reader.take();
@@ -320,8 +291,16 @@ impl<R: Read> Drop for Leader<'_, R> {
     }
 }
 
+/// Blocks until the thread is unparked or the deadline passes; may return earlier.
+pub(crate) fn park(until: Option<Instant>) {
+    match until {
+        None => thread::park(),
+        Some(until) => thread::park_timeout(until.saturating_duration_since(clock::now())),
+    }
+}
+
 /// Runs the errand of the I/O thread with the mutex unlocked.
-fn run_errand<R: Read>(state: &mut MutexGuard<'_, Lead<R>>) {
+fn run_errand(state: &mut MutexGuard<'_, Lead>) {
     if let Some(errand) = state.errand.take() {
         MutexGuard::unlocked(state, errand);
     }

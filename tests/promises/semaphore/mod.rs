@@ -32,11 +32,11 @@ in_every_place! {
     hundreds_wait_without_a_herd
     a_cancel_at_any_time_is_heard
     a_try_waits_a_moment_at_most_for_who_fell_silent_while_it_acquired
-    of_those_that_try_at_once_each_gets_a_free_permit_however_far_away_the_servers_are
 }
 
-// A handle has been given up by then.
+// A handle has been given up by then, or sends one request after the other.
 on_every_server! {
+    of_those_that_try_at_once_each_gets_a_free_permit_however_far_away_the_servers_are
     a_waiter_whose_node_is_gone_before_its_session_queues_again
 }
 

@@ -4,23 +4,47 @@
 //! - [`rotation`] remembers which servers were tried, puts the addresses of a round in order, and sets the time
 //!   for each,
 //! - [`backoff`] says how long to pause between two attempts,
-//! - [`outage`] says when a session is given up that goes on without its client,
+//! - [`session`] judges greetings, and says when a session is given up that goes on without its client,
 //! - [`promptness`] says when to leave a server that answers no request,
+//! - [`link`] says what a connection does with each call and each frame, and what becomes of the calls in flight,
 //! - [`server_features`] puts a request into the form that a server knows,
 //! - [`watches`] says which users an event is for, and sets watches again.
 
 pub mod backoff;
-pub mod outage;
+pub mod link;
 pub mod promptness;
 pub mod rotation;
 pub mod server_features;
+pub mod session;
 pub mod watches;
 
-use alloc::string::String;
+use alloc::string::{String, ToString};
 use alloc::vec::Vec;
+use core::fmt;
 
 use crate::path::{name, node_in};
-use zklock_jute::Request;
+use zklock_jute::{Malformed, Request};
+
+/// Why a connection ended.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum End {
+    /// The client asked for the end of the session.
+    Closed,
+    /// The server refused the credentials, which ends the client. A login names its principal, and the reason.
+    Refused(Option<(String, String)>),
+    /// The session expired.
+    Expired,
+    /// The server closed the connection.
+    HungUp,
+    /// The client leaves a server that does not answer its requests.
+    Unanswered,
+    /// The client leaves a server that is no longer a member of the ensemble.
+    LeftOut,
+    /// The client leaves a server whose data are wrong.
+    Diverged,
+    /// It broke, or the server broke the protocol.
+    Broken(String),
+}
 
 /// A version that no node has: a write that names it fails, even if the node exists.
 pub const NO_VERSION: i32 = i32::MIN;
@@ -48,6 +72,27 @@ pub fn is_sync(request: &Request) -> bool {
 /// parent of a created or deleted one, do not allow it. A missing node has no rights that could be checked.
 pub fn refused_write(path: String) -> Request {
     Request::set(path, Vec::new(), NO_VERSION)
+}
+
+impl From<Malformed> for End {
+    fn from(malformed: Malformed) -> Self {
+        Self::Broken(malformed.to_string())
+    }
+}
+
+impl fmt::Display for End {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Closed => "the client was closed",
+            Self::Refused(_) => "the server refused the credentials",
+            Self::Expired => "the session expired",
+            Self::HungUp => "the server closed the connection",
+            Self::LeftOut => "the ensemble goes on without this server",
+            Self::Diverged => "its data differ from those of the ensemble",
+            Self::Unanswered => "it answers nothing any more",
+            Self::Broken(reason) => reason,
+        })
+    }
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::mem;
 
-use zklock_jute::{EventKind, WatchKind, WatchLists};
+use zklock_jute::{EventKind, Request, WatchKind, WatchLists};
 
 /// The longest part of a setWatches frame: well below the limit of any server.
 const PART_BYTES: usize = 128 * 1024;
@@ -38,6 +38,15 @@ impl<W> Default for Watches<W> {
 }
 
 impl Kind {
+    /// Returns the kind of watch that a request sets.
+    pub(super) fn of(request: &Request) -> Option<Self> {
+        match request {
+            Request::GetData { .. } | Request::Exists { .. } => Some(Self::Data),
+            Request::GetChildren { .. } => Some(Self::Children),
+            _ => None,
+        }
+    }
+
     /// Returns the kind of the server's watch. To the server, a watch set by `exists` is one on the data.
     fn at_the_server(self) -> i32 {
         match self {

@@ -1,5 +1,6 @@
-//! A round of attempts to connect, and the reports of those that fail.
+//! A round of attempts to connect, and the reports of those that fail or succeed.
 
+use std::mem;
 use std::time::Duration;
 
 use super::Io;
@@ -7,7 +8,7 @@ use crate::error::{NO_QUORUM, NO_TLS, TLS_PORT};
 use crate::system::clock::since_boot;
 use crate::system::contained;
 use crate::transport::native::channel::Failed;
-use crate::transport::native::hosts::Candidate;
+use crate::transport::native::hosts::{Candidate, Target};
 use crate::transport::native::resolver::{Found, Unresolved};
 use crate::transport::native::shared::jittered;
 use zklock_core::connection::rotation::{Refusal, Resumption, Round};
@@ -18,7 +19,7 @@ impl Io {
         let before = self.session.id;
         let forgotten = self.outage.may_be_forgotten(since_boot());
         // A client that ends its session asks for no new one.
-        let forgotten = forgotten && self.has_past() && !self.shared.is_away();
+        let forgotten = forgotten && self.has_past() && !self.is_away();
         let candidates = self.candidates();
         let addresses = candidates.len();
         if candidates.is_empty() && !self.pause_after_attempt(true, Duration::ZERO) {
@@ -136,5 +137,37 @@ impl Io {
         self.unresolved = unresolved;
         let away = self.outage.away(since_boot());
         self.rotation.begin((targets, kept), timeout, first, away)
+    }
+
+    pub(super) fn tell_connected(&mut self, target: &Target, timeout: Duration) {
+        let level = match mem::replace(&mut self.has_served, true) {
+            true => log::Level::Info,
+            false => log::Level::Debug,
+        };
+        let session = self.session.id;
+        contained(|| {
+            log::log!(
+                level,
+                "{target}: connected, session {session:#x}, timeout {timeout:?}"
+            );
+        });
+    }
+
+    /// Logs a warning if a server grants an unexpected timeout. A resumed session `had` a timeout before.
+    pub(super) fn tell_granted(&self, target: &Target, granted: Duration, had: Option<Duration>) {
+        let asked = self.shared.config.session_timeout;
+        contained(|| match had {
+            // If this answer had been lost, guards would have been trusted for too long.
+            Some(had) if granted < had => log::warn!(
+                "{target} grants the session {granted:?}, and it had {had:?}: give all servers the same \
+                 limits, or state ClientBuilder::granted_at_least (--granted-at-least)"
+            ),
+            None if granted != asked => {
+                log::info!(
+                    "{target} grants a session timeout of {granted:?}; {asked:?} was asked for"
+                );
+            }
+            _ => {}
+        });
     }
 }

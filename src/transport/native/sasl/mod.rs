@@ -32,6 +32,7 @@ pub(super) use self::mechanism::LoginFailure;
 use self::mechanism::{Mechanism, Step};
 use crate::error::NO_SASL_LOGIN;
 use crate::system::random;
+use zklock_core::connection::End;
 use zklock_jute::{ErrorCode, SaslReply};
 
 /// The most steps of a login; no mechanism takes as many.
@@ -43,14 +44,6 @@ pub(crate) enum Login {
     Digest(Digest),
     #[cfg(feature = "sasl-gssapi")]
     Kerberos(Kerberos),
-}
-
-/// A login that failed.
-#[derive(Debug)]
-pub(super) struct Refusal {
-    /// Who the client claimed to be.
-    pub(super) principal: String,
-    pub(super) failure: LoginFailure,
 }
 
 /// A login whose first token is ready.
@@ -88,10 +81,12 @@ impl Begun {
     pub(super) fn run(
         mut self,
         ask: impl FnMut(&[u8]) -> Result<SaslReply, String>,
-    ) -> Result<(), Refusal> {
-        run(&mut *self.mechanism, self.first, ask).map_err(|failure| Refusal {
-            principal: self.mechanism.principal(),
-            failure,
+    ) -> Result<(), End> {
+        run(&mut *self.mechanism, self.first, ask).map_err(|failure| match failure {
+            LoginFailure::Server(reason) => End::Broken(reason),
+            LoginFailure::Credentials(reason) => {
+                End::Refused(Some((self.mechanism.principal(), reason)))
+            }
         })
     }
 }

@@ -9,7 +9,7 @@ use crate::system::clock::since_boot;
 type Answer<'a> = (i32, &'a [u8]);
 
 /// Logs in at a server that gives these answers; returns how many it was asked for.
-fn log_in_to(answers: &[Answer<'_>]) -> (Result<(), LoginFailure>, usize) {
+fn log_in_to(answers: &[Answer<'_>]) -> (Result<(), End>, usize) {
     let login = Login::Digest(Digest {
         user: "ann".to_owned(),
         password: "secret".to_owned(),
@@ -25,7 +25,7 @@ fn log_in_to(answers: &[Answer<'_>]) -> (Result<(), LoginFailure>, usize) {
             token: token.to_vec(),
         })
     });
-    (done.map_err(|refusal| refusal.failure), asked)
+    (done, asked)
 }
 
 const CHALLENGE: &[u8] = b"realm=\"zk-sasl-md5\",nonce=\"n\",charset=utf-8,algorithm=md5-sess";
@@ -47,8 +47,9 @@ fn only_what_the_server_says_of_the_proof_is_about_the_credentials() {
     for (answers, about_credentials, times, said) in table {
         let (done, asked) = log_in_to(answers);
         let (about, reason) = match done.unwrap_err() {
-            LoginFailure::Credentials(reason) => (true, reason),
-            LoginFailure::Server(reason) => (false, reason),
+            End::Refused(Some((principal, reason))) if principal == "ann" => (true, reason),
+            End::Broken(reason) => (false, reason),
+            end => panic!("{end}"),
         };
         assert_eq!((about, asked), (about_credentials, times), "{reason}");
         assert!(reason.contains(said), "{reason}");

@@ -279,7 +279,7 @@ fn a_client_that_gives_its_session_up_takes_none_at_an_address_of_before() {
     let status = Arc::new(Status::new(config.session_timeout, true));
     let (events, shared) = (status.events(), Arc::new(Shared::new(config, status)));
     let running = Arc::clone(&shared);
-    let thread = thread::spawn(move || io::run(running, Arc::default()));
+    let thread = thread::spawn(move || io::run(running));
     let happens = |what: fn(&SessionEvent) -> bool| {
         eventually("it happens", || events.try_iter().any(|event| what(&event)));
     };

@@ -8,7 +8,7 @@ use super::*;
 use crate::system::channel::{Receiver, RecvTimeoutError, Sender, bounded, unbounded};
 use crate::system::simulated::{JoinHandle, all_orders, elapsed, spawn};
 use crate::time::limit::Limit;
-use crate::transport::{Call, Errand, Reading, Transport, WatchId};
+use crate::transport::{Call, Reading, Transport, WatchId};
 use crate::transport::{Mailbox, Slot};
 
 const SOON: Duration = Duration::from_secs(1);
@@ -44,12 +44,6 @@ struct Wire {
     ended: bool,
 }
 
-#[derive(Debug, Eq, PartialEq)]
-enum End {
-    HungUp,
-    Panicked,
-}
-
 impl Wire {
     fn of(from: Receiver<Frame>) -> Self {
         Self {
@@ -61,8 +55,6 @@ impl Wire {
 }
 
 impl Read for Wire {
-    type End = End;
-
     fn begin(&mut self) -> Result<(), End> {
         self.io = Some(thread::current().id());
         Ok(())
@@ -77,7 +69,7 @@ impl Read for Wire {
         match frame {
             Ok(Frame::Reply(slot, value)) => slot.put(Reply::Value(value)),
             Ok(Frame::Mine) if self.io == Some(thread::current().id()) => {
-                return Err(End::Panicked);
+                return Err(panicked());
             }
             Ok(Frame::Mine) => resume_unwind(Box::new("on purpose")),
             Ok(Frame::HangUp) | Err(RecvTimeoutError::Disconnected) => {
@@ -88,16 +80,16 @@ impl Read for Wire {
         }
         Ok(())
     }
+}
 
-    fn panicked() -> End {
-        End::Panicked
-    }
+fn panicked() -> End {
+    End::Broken(PANICKED.to_owned())
 }
 
 /// The client's side of the connection.
 #[derive(Clone)]
 struct Rig {
-    reading: Arc<LeaderFollowers<Wire>>,
+    reading: Arc<LeaderFollowers>,
     wire: Sender<Frame>,
 }
 
@@ -114,24 +106,8 @@ impl Transport for Rig {
         self.reading.rest(awake, until);
     }
 
-    fn attend(&self) {
-        self.reading.attend();
-    }
-
-    fn attended(&self) {
-        self.reading.attended();
-    }
-
-    fn returns(&self) {
-        self.reading.returns();
-    }
-
-    fn returned(&self) {
-        self.reading.returned();
-    }
-
-    fn soon(&self, errand: Errand) {
-        self.reading.soon(errand);
+    fn reading(&self) -> Option<&LeaderFollowers> {
+        Some(&self.reading)
     }
 
     fn close(&self, _: Duration) -> bool {
@@ -143,11 +119,12 @@ impl Rig {
     /// Starts the I/O thread, which reads, and answers the remaining calls at the end.
     fn start() -> (Self, JoinHandle<End>) {
         let (wire, from) = unbounded();
-        let reading = Arc::<LeaderFollowers<Wire>>::default();
+        let reading = Arc::<LeaderFollowers>::default();
         let inner = Arc::clone(&reading);
         let io = move || {
-            let (reader, end) = inner.serve(Box::new(Wire::of(from)));
-            for frame in reader.from.iter() {
+            let left = from.clone();
+            let end = inner.serve(Box::new(Wire::of(from)));
+            for frame in left.iter() {
                 if let Frame::Reply(slot, _) = frame {
                     slot.put(Reply::Gone);
                 }
@@ -317,7 +294,7 @@ fn a_leader_that_panics_ends_the_connection_and_leaves_nobody_behind() {
         let other = rig.calls(2);
         rig.wire.try_send(Frame::Mine).expect("it is read");
         let replies = [rig.call(1), joined(other)];
-        assert_eq!(rig.end(io), End::Panicked);
+        assert_eq!(rig.end(io), panicked());
         replies
     });
     let panicked = |replies: &[Reply; 2]| replies.contains(&Reply::Panicked);
@@ -422,7 +399,7 @@ fn what_is_to_be_done_soon_is_done_once() {
             thread::sleep(LULL * pause);
             let (done, errands) = unbounded();
             let begun = elapsed();
-            rig.soon(Box::new(move || {
+            rig.reading.soon(Box::new(move || {
                 done.try_send(()).expect("it is waited for")
             }));
             let late = match ends {
@@ -470,14 +447,14 @@ fn what_is_to_be_done_soon_is_done_although_the_lead_was_to_be_reclaimed() {
         let first = asked.recv().expect("it asks");
         rig.ping();
         thread::sleep(3 * LULL);
-        rig.attend();
+        rig.reading.attend();
         rig.reply(first, 1);
         let second = asked.recv().expect("it asks again");
-        rig.attended();
+        rig.reading.attended();
         thread::sleep(CALM + 3 * LULL);
         let (done, errands) = unbounded();
         let begun = elapsed();
-        rig.soon(Box::new(move || {
+        rig.reading.soon(Box::new(move || {
             done.try_send(()).expect("it is waited for")
         }));
         assert_eq!(errands.recv_timeout(SOON), Ok(()), "it was forgotten");

@@ -1,6 +1,7 @@
 //! Which thread reads, and which is called when the reader leaves.
 
 use std::io::Write;
+use std::iter;
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -11,14 +12,14 @@ use crate::system::channel::{Receiver, bounded};
 
 use super::super::Config;
 use super::super::channel::Channel;
-use super::super::channel::End;
 use super::super::config::FRAME_LIMIT;
 use super::super::frame_reader::Inbox;
 use super::super::hosts::Target;
-use super::super::receive::{Connection, ConnectionReader};
+use super::super::receive::ConnectionReader;
 use super::super::shared::Shared;
 use super::*;
 use crate::support::eventually;
+use crate::transport::handover::SessionKey;
 use crate::transport::status::Status;
 use zklock_jute::{ErrorCode, ReplyHeader, xid};
 
@@ -28,7 +29,7 @@ const TIMEOUT: Duration = Duration::from_secs(3600);
 
 /// The leader and followers with an I/O thread, and the server's end of the connection.
 struct Rig {
-    reading: Arc<LeaderFollowers<ConnectionReader>>,
+    reading: Arc<LeaderFollowers>,
     server: TcpStream,
     ended: Receiver<End>,
 }
@@ -42,12 +43,16 @@ impl Rig {
         let config = Config::plain(&address.to_string(), TIMEOUT);
         let status = Arc::new(Status::new(TIMEOUT, true));
         let shared = Arc::new(Shared::new(config, status));
-        let connection = Connection::new(&shared, &Arc::new(channel), (0, 0), TIMEOUT);
-        let reader = Box::new(ConnectionReader::new(Inbox::new(FRAME_LIMIT), connection));
+        let mut state = shared.state.lock();
+        let key = SessionKey::default();
+        state.link.greeted(key, TIMEOUT, None, iter::empty());
+        drop(state);
+        let inbox = Inbox::new(FRAME_LIMIT);
+        let reader = Box::new(ConnectionReader::new(inbox, &shared, &Arc::new(channel)));
         let (end, ended) = bounded(1);
-        let reading = Arc::<LeaderFollowers<ConnectionReader>>::default();
+        let reading = Arc::<LeaderFollowers>::default();
         let serving = Arc::clone(&reading);
-        thread::spawn(move || end.send(serving.serve(reader).1));
+        thread::spawn(move || end.send(serving.serve(reader)));
         Self {
             reading,
             server,

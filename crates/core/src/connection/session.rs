@@ -1,15 +1,139 @@
-//! How long no server has served, and when a session is given up that goes on without its client.
+//! The session of a client: what a greeting grants to it, and when it is given up that goes on without its client.
 //!
 //! Each connect request may extend the session, also one that a server takes and does not answer, or after which it
 //! does not let the client in. The session's locks would stay taken for as long as that goes on.
 
+use alloc::borrow::ToOwned;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
 use core::mem;
 use core::time::Duration;
 
-use super::rotation::Refusal;
+use super::rotation::{Refusal, Resumption};
+use zklock_jute::{ConnectReply, ConnectRequest, Secret};
 
 /// How much longer than its timeout a session may last, because servers count in ticks.
 const MARGIN: Duration = Duration::from_secs(1);
+
+/// The length of every session's password.
+const PASSWORD: usize = 16;
+
+/// The complaint about a server that ends sessions by a wall clock.
+const WALL_CLOCK: &str = "it ends sessions by a clock that may be set, as ClickHouse Keeper and \
+    RaftKeeper do: ClientBuilder::wall_clock_expiry (--wall-clock-expiry) accepts that";
+
+/// A session's id and password, for a process that outlives the one that opened the session.
+#[derive(Clone, Debug, Default)]
+pub struct SessionKey {
+    /// The id; 0 if there is no session.
+    pub id: i64,
+    /// The password, with which anybody can use the session.
+    pub password: Secret,
+}
+
+/// What a greeting grants to a client.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Granted {
+    /// The session goes on, with this timeout.
+    Resumed(Duration),
+    /// A session begins, with this timeout. That of before is over, if there was one.
+    Begun(Duration),
+    /// Nothing: the session of before is over.
+    Expired,
+}
+
+impl SessionKey {
+    /// Returns the key as text, in hexadecimal digits.
+    pub fn text(&self) -> String {
+        let digits = |byte: &u8| format!("{byte:02x}");
+        let password: String = self.password.0.iter().map(digits).collect();
+        format!("{:x}:{password}", self.id)
+    }
+
+    /// Parses a key from its text.
+    pub fn parse(text: &str) -> Option<Self> {
+        let (id, password) = text.split_once(':')?;
+        let byte = |pair: &[u8]| u8::from_str_radix(core::str::from_utf8(pair).ok()?, 16).ok();
+        let password: Option<Vec<_>> = password.as_bytes().chunks(2).map(byte).collect();
+        Some(Self {
+            id: u64::from_str_radix(id, 16).ok()? as i64,
+            password: Secret(password?),
+        })
+    }
+
+    /// Returns the request for this session, or for a new one if there is none.
+    pub fn request(&self, last_zxid: i64, timeout: Duration) -> ConnectRequest {
+        let mut password = self.password.0.clone();
+        // Servers expect a password even without a session.
+        if password.is_empty() {
+            password.resize(PASSWORD, 0);
+        }
+        ConnectRequest {
+            last_zxid,
+            timeout_ms: i32::try_from(timeout.as_millis()).unwrap_or(i32::MAX),
+            session: self.id,
+            password,
+            read_only: false,
+        }
+    }
+
+    /// Returns what a server grants to the client of this session, which `is_overdue` if it should have ended by
+    /// now; fails if the server is of no use.
+    pub fn granted(
+        &self,
+        reply: &ConnectReply,
+        wish: Resumption,
+        is_overdue: bool,
+    ) -> Result<Granted, &'static str> {
+        if reply.read_only {
+            return Err("it is read-only at present");
+        }
+        let had_one = self.id != 0;
+        let timeout = u64::try_from(reply.timeout_ms).unwrap_or(0);
+        let granted = Duration::from_millis(timeout);
+        if had_one && timeout > 0 && reply.session == self.id {
+            return Ok(Granted::Resumed(granted));
+        }
+        // Some servers grant a new session when asked for an unknown one.
+        if had_one && wish == Resumption::ResumeOnly && (timeout > 0 || !is_overdue) {
+            return Err("it lacks the session, and has an address of before");
+        }
+        match (timeout, had_one) {
+            (0, true) => Ok(Granted::Expired),
+            (0, false) => Err("it refused to open a session"),
+            _ => Ok(Granted::Begun(granted)),
+        }
+    }
+}
+
+/// Fails if a greeting neither grants a session nor says that one has expired, or if the session would end by a wall
+/// clock, unless the client `accepts` that.
+///
+/// A server may grant more time than the client asked for: `minSessionTimeout` may be longer.
+pub fn check(reply: &ConnectReply, accepts: bool) -> Result<(), String> {
+    let ConnectReply {
+        timeout_ms,
+        session,
+        password,
+        ..
+    } = reply;
+    let what = match (*timeout_ms, *session) {
+        (0, 0) => return Ok(()),
+        (timeout, _) if timeout <= 0 => format!("a timeout of {timeout} ms"),
+        (_, session @ (0 | -1)) => format!("the session {session}, which is none"),
+        _ if password.len() != PASSWORD => {
+            format!("a password of {} bytes, not {PASSWORD}", password.len())
+        }
+        // ClickHouse Keeper and RaftKeeper go by a wall clock, and give every session a password of zeros.
+        // ZooKeeper's passwords are random.
+        _ if !accepts && password.iter().all(|byte| *byte == 0) => {
+            return Err(WALL_CLOCK.to_owned());
+        }
+        _ => return Ok(()),
+    };
+    Err(format!("it greeted with {what}, as no ZooKeeper does"))
+}
 
 /// What a client knows of its session since a server last served.
 #[derive(Debug, Default)]
@@ -214,5 +338,88 @@ mod tests {
         assert!(add(45));
         unanswered.end();
         assert!(!unanswered.add(at(46), at(47), LASTS));
+    }
+
+    #[test]
+    fn a_key_reads_back_as_written_and_mistakes_are_none() {
+        for id in [1, i64::MAX, -2] {
+            let password = Secret(vec![0, 7, 255]);
+            let key = SessionKey { id, password };
+            let read = SessionKey::parse(&key.text()).unwrap();
+            assert_eq!((read.id, read.password.0), (id, key.password.0));
+        }
+        for text in ["", "1", "x:00", "1:0g", "1:é", "11111111111111111:00"] {
+            assert!(SessionKey::parse(text).is_none(), "{text}");
+        }
+    }
+
+    fn reply(timeout_ms: i32, session: i64, password: Vec<u8>) -> ConnectReply {
+        ConnectReply {
+            timeout_ms,
+            session,
+            password,
+            read_only: false,
+        }
+    }
+
+    #[test]
+    fn a_greeting_grants_a_session_or_says_that_one_has_expired() {
+        let random = || vec![7; PASSWORD];
+        for (timeout, session, password, is_one) in [
+            (4000, 7, random(), true),
+            (0, 0, vec![0; PASSWORD], true),
+            (-1, 7, random(), false),
+            (0, 7, random(), false),
+            (4000, 0, random(), false),
+            (4000, -1, random(), false),
+            (4000, 7, vec![7; PASSWORD - 1], false),
+            (4000, 7, vec![0; PASSWORD], false),
+        ] {
+            let reply = reply(timeout, session, password);
+            assert_eq!(check(&reply, false).is_ok(), is_one, "{reply:?}");
+        }
+        assert_eq!(check(&reply(4000, 7, vec![0; PASSWORD]), true), Ok(()));
+    }
+
+    #[test]
+    fn a_session_is_resumed_or_over_unless_another_ensemble_may_have_answered() {
+        use Resumption::{Anew, Resume, ResumeOnly};
+
+        let four = Duration::from_secs(4);
+        let (resumed, begun) = (Ok(Granted::Resumed(four)), Ok(Granted::Begun(four)));
+        let over = Ok(Granted::Expired);
+        let lacks = Err("it lacks the session, and has an address of before");
+        for (had, got, wish, is_overdue, granted) in [
+            (7, (4000, 7), Resume, false, resumed),
+            (7, (4000, 7), ResumeOnly, false, resumed),
+            (7, (4000, 8), Resume, false, begun),
+            (7, (4000, 8), ResumeOnly, true, lacks),
+            (7, (0, 0), Resume, false, over),
+            (7, (0, 0), ResumeOnly, false, lacks),
+            (7, (0, 0), ResumeOnly, true, over),
+            (0, (4000, 8), Resume, false, begun),
+            (0, (4000, 8), Anew, false, begun),
+            (
+                0,
+                (0, 0),
+                Resume,
+                false,
+                Err("it refused to open a session"),
+            ),
+        ] {
+            let (key, (timeout, session)) = (
+                SessionKey {
+                    id: had,
+                    ..SessionKey::default()
+                },
+                got,
+            );
+            let reply = reply(timeout, session, Vec::new());
+            assert_eq!(
+                key.granted(&reply, wish, is_overdue),
+                granted,
+                "{had} {got:?} {wish:?}"
+            );
+        }
     }
 }
