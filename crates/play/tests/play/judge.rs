@@ -388,8 +388,10 @@ impl World {
         let client = &self.clients[client];
         let stopped = client.stopped_until.max(client.delayed_until);
         let (_, timeout) = self.plan.granted();
-        // After a stop, the time counts from the first answer.
-        let answered = stopped + self.trips(2, 2);
+        // After a stop, the time counts from the first answer, which an idle client has by its first ping at the latest.
+        let soonest = stopped + self.trips(2, 2);
+        let first = client.proofs.first_answer().unwrap_or_default();
+        let answered = first.clamp(soonest, soonest + timeout / 6);
         let recovers = (client.connected_at + timeout / 4).max(answered + timeout * 3 / 5);
         recovers + self.trips(3, 4)
     }

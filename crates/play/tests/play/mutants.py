@@ -102,7 +102,7 @@ MUTANTS = [
     (
         "ancestor-thrown-away",
         "an ancestor whose create was thrown away is not counted",
-        "core/refusals.rs",
+        "core/directories.rs",
         "    let refusals = answers.iter().map(|answer| match answer {",
         "    let counted = |answer: &&Answered| !matches!(answer, Err(Failure::NotSent));\n    let refusals = answers.iter().filter(counted).map(|answer| match answer {",
     ),
@@ -774,8 +774,8 @@ MUTANTS += [
         "try-waits-for-long",
         "a try waits for those in line for as long as it takes",
         "core/permit_attempt.rs",
-        "pub const PASSING: Duration = Duration::from_secs(1);",
-        "pub const PASSING: Duration = Duration::from_secs(1000);",
+        "const PASSING: Duration = Duration::from_secs(1);",
+        "const PASSING: Duration = Duration::from_secs(1000);",
     ),
     (
         "number-beside-a-permit",

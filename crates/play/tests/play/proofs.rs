@@ -39,6 +39,11 @@ impl Proofs {
         self.answered.push((sent.max(last), now));
     }
 
+    /// Returns when the first answer of this connection arrived, after that to its handshake.
+    pub(crate) fn first_answer(&self) -> Option<Time> {
+        self.answered.get(1).map(|(_, answered)| *answered)
+    }
+
     /// Notes that a quorum has committed a message that was sent then. The shortest and the longest timeout are
     /// those of all servers which give the proof the most worth.
     pub(crate) fn committed(&mut self, sent: Time, shortest: Duration, longest: Duration) {
