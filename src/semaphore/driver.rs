@@ -23,7 +23,7 @@ use zklock_core::dialect::Role;
 use zklock_core::overdue_holder::Overdue;
 use zklock_core::permit_attempt::{Action, Event, Layout, Others, Outcome, Permit, Wish, written};
 use zklock_core::seen_ahead::SeenAhead;
-use zklock_jute::ErrorCode;
+use zklock_jute::{ErrorCode, Request};
 
 /// One acquisition of permits.
 struct PermitDriver<'a, 'q> {
@@ -246,12 +246,20 @@ impl<'a, 'q> PermitDriver<'a, 'q> {
         let session = self.session();
         let first = (self.first(), session.transport.transacts());
         let request = self.layout.write((number, version), first, &session.acl());
-        let answer = match session.caller().call(&request, &path, &self.request.limit) {
-            Ok(_) => Ok(()),
-            Err(CallError::Refused(code)) => Err(code),
-            Err(error) => return error.or(&path, Event::Cancel),
-        };
-        written(answer).map_err(|code| refused(&path, code))
+        match self.answer(&request, &path) {
+            Ok(answer) => written(answer).map_err(|code| refused(&path, code)),
+            Err(error) => error.or(&path, Event::Cancel),
+        }
+    }
+
+    /// Returns what the server says to this request about `path`.
+    fn answer(&self, request: &Request, path: &str) -> Result<Result<(), ErrorCode>, CallError> {
+        let mut caller = self.session().caller();
+        match caller.call(request, path, &self.request.limit) {
+            Ok(_) => Ok(Ok(())),
+            Err(CallError::Refused(code)) => Ok(Err(code)),
+            Err(error) => Err(error),
+        }
     }
 
     /// Acquires the permits, while the place in the queue is held.

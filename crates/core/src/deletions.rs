@@ -232,16 +232,5 @@ impl<X: Default> Deletions<X> {
     }
 }
 
-impl Deletion {
-    /// Returns whether the next request is to be sent by now.
-    pub fn is_due(&self, now: Duration) -> bool {
-        match self.turn {
-            Turn::Due => true,
-            Turn::Asked => false,
-            Turn::Paused(time) | Turn::Delayed(time) => time <= now,
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests;

@@ -123,7 +123,7 @@ impl Core {
             },
             Reached::Evicted(node) => Err(Outcome::Evicted(node)),
             Reached::Foreign(foreign) => Err(Outcome::Foreign(foreign)),
-            Reached::Refused(refused) => Err(Outcome::Refused(code_of(&refused))),
+            Reached::Refused(refused) => Err(Outcome::Refused(code_of(refused.failure))),
             Reached::Restart if !is_place => Ok(Event::NoNode),
             Reached::GaveUp | Reached::Restart if is_place => Ok(Event::Cancel),
             Reached::GaveUp | Reached::Restart => Ok(Event::Permit(false)),

@@ -10,6 +10,7 @@ use super::asked::Alarm;
 use super::calls::Purpose;
 use super::line::Line;
 use super::permit_call::{Batch, Call, Place, Replies};
+use super::turns::code_of;
 use zklock_core::acquisition::may_read_less;
 use zklock_core::answer::{Answered, BREATHER, Failure};
 use zklock_core::directories;
@@ -242,12 +243,5 @@ impl Core {
             Ok(look) => self.permit_event(ticket, Event::Looked(look)),
             Err(Refusal { code, .. }) => self.end_call(ticket, Outcome::Refused(code)),
         }
-    }
-}
-
-fn code_of(failure: Failure) -> ErrorCode {
-    match failure {
-        Failure::Refused(code) => code,
-        _ => ErrorCode::MARSHALLING_ERROR,
     }
 }

@@ -10,7 +10,7 @@ use super::asked::{Alarm, Wants};
 use super::leases::Lease;
 use super::line::{Acquires, Line, LineId, Turn, Waiter};
 use super::releases::Told;
-use zklock_core::acquisition::{Acquisition, Reached, Refused, Wire};
+use zklock_core::acquisition::{Acquisition, Reached, Wire};
 use zklock_core::answer::Failure;
 use zklock_core::attempt::{OwnNode, Patience};
 use zklock_core::path::node_in;
@@ -159,7 +159,7 @@ impl Core {
             Reached::Restart => Outcome::GaveUp { taken: false },
             Reached::Evicted(node) => Outcome::Evicted(node),
             Reached::Foreign(foreign) => Outcome::Foreign(foreign),
-            Reached::Refused(refused) => Outcome::Refused(code_of(&refused)),
+            Reached::Refused(refused) => Outcome::Refused(code_of(refused.failure)),
         };
         line.last = None;
         self.wake(acquires.ticket, outcome);
@@ -355,8 +355,8 @@ impl Core {
     }
 }
 
-pub(super) fn code_of(refused: &Refused) -> ErrorCode {
-    match refused.failure {
+pub(super) fn code_of(failure: Failure) -> ErrorCode {
+    match failure {
         Failure::Refused(code) => code,
         _ => ErrorCode::MARSHALLING_ERROR,
     }

@@ -53,21 +53,16 @@ impl PermitDriver<'_, '_> {
     /// Finds out whether another client deleted this client's node in the queue, or the node went
     /// with its session.
     pub(super) fn inspect(&self) -> Result<Event> {
-        let (look, session) = (Request::exists(self.first()), self.session());
-        let limit = &self.request.limit;
-        let looked = session.caller().call(&look, self.first(), limit);
+        let looked = self.answer(&Request::exists(self.first()), self.first());
         let lease = self.first.as_ref().map(RawGuard::lease);
         let same = || {
-            let current = session.status.snapshot().known_session();
+            let current = self.session().status.snapshot().known_session();
             lease.is_some_and(|lease| Some(lease.session()) == current)
         };
-        let answer = match looked {
-            Ok(_) => Ok(()),
-            Err(CallError::Refused(code)) => Err(code),
-            Err(CallError::LimitReached) => return Ok(Event::Cancel),
-            Err(CallError::Over(error)) => return Err(error),
-        };
-        Ok(inspected(answer, same()))
+        match looked {
+            Ok(answer) => Ok(inspected(answer, same())),
+            Err(error) => error.or(self.first(), Event::Cancel),
+        }
     }
 
     /// Gives up the place in the queue; returns whether it was the first, from which the client has looked.

@@ -218,6 +218,15 @@ impl Deletion {
         Some(Request::delete(node_in(&self.dir, self.target()?)))
     }
 
+    /// Returns whether the next request is to be sent by now.
+    pub fn is_due(&self, now: Duration) -> bool {
+        match self.turn {
+            Turn::Due => true,
+            Turn::Asked => false,
+            Turn::Paused(time) | Turn::Delayed(time) => time <= now,
+        }
+    }
+
     /// Returns the next request, which is sent now; `None` if one is under way.
     pub fn ask(&mut self) -> Option<Request> {
         if self.turn == Turn::Asked || self.is_done() {
