@@ -21,6 +21,7 @@ use crate::transport::status::Status;
 use crate::transport::{Answer, Answered, Call, Failure, Mailbox, Slot, Transport};
 use zklock_core::attempt::Orphan;
 use zklock_core::deletions::{Deletion, Deletions, Ended, PASSING, Progress};
+use zklock_core::dialect::Sharing;
 use zklock_jute::ErrorCode;
 
 /// See the module's documentation.
@@ -112,10 +113,11 @@ impl Cleaner {
         self.send(&ids);
     }
 
-    /// Waits a moment at most until the nodes that this client's attempts have left in `dir` are gone.
-    pub(crate) fn finish(&self, dir: &str, limit: &Limit) {
+    /// Waits a moment at most until the nodes are gone that this client's attempts have left in a directory, in the way
+    /// of a try there.
+    pub(crate) fn finish(&self, try_in: (&str, Sharing), limit: &Limit) {
         let (endings, now, mut count) = (Mailbox::new(), clock::since_boot(), 0);
-        let until = self.entries.lock().awaited(dir, now, |one| {
+        let until = self.entries.lock().awaited(try_in, now, |one| {
             one.waiters.push(endings.slot());
             count += 1;
         });

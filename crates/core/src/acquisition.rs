@@ -31,6 +31,7 @@ use self::state::{Beside, Doubt, Elsewhere, Holds, Hurry, Step, Under, Watches};
 pub use self::wire::{About, CallId, Note, Reached, Refused, Wire, may_read_less};
 use crate::answer::{Answered, Failure};
 use crate::attempt::{Action, Attempt, Event, Orphan, OwnNode, Patience};
+use crate::dialect::Sharing;
 use crate::path::node_in;
 use crate::proof::GrantProof;
 use crate::queue::{Blocked, Contest};
@@ -258,6 +259,11 @@ impl Acquisition {
     /// Takes the time when [`advance`](Self::advance) is due at the latest.
     pub fn rests_until(&mut self) -> Option<Duration> {
         self.rests_until.take()
+    }
+
+    /// Returns whom this contender can hold the lock beside.
+    pub fn sharing(&self) -> Sharing {
+        self.contest.role.sharing()
     }
 
     /// Returns whether this contender waits for its client to delete what earlier attempts left; see

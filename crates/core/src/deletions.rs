@@ -25,6 +25,7 @@ pub use self::deletion::{Deletion, close};
 pub use self::leftover::PASSING;
 pub use self::progress::{Ended, Progress};
 use crate::attempt::Orphan;
+use crate::dialect::Sharing;
 
 /// With so many nodes in a directory that attempts have left and that are looked for, the next attempt waits for
 /// servers to delete some.
@@ -133,12 +134,12 @@ impl<X: Default> Deletions<X> {
     /// Returns until when a try waits for deletions in this directory, if it does, and notes that with each of them.
     pub fn awaited(
         &mut self,
-        dir: &str,
+        try_in: (&str, Sharing),
         now: Duration,
         mut note: impl FnMut(&mut X),
     ) -> Option<Duration> {
         let awaited = self.open.values_mut().filter_map(|(entry, with)| {
-            let until = entry.awaited_until(dir, now)?;
+            let until = entry.awaited_until(try_in, now)?;
             note(with);
             Some(until)
         });

@@ -3,7 +3,7 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use super::dialect::{Dialect, Kind, Role};
+use super::dialect::{Dialect, Kind, Role, Sharing};
 
 /// The number from which on a directory's numbers say nothing about the order: ZooKeeper 3.6 and later
 /// repeat the last number, earlier versions continue with negative numbers.
@@ -125,6 +125,12 @@ pub fn prefix(dialect: Dialect, role: Role, id: &str) -> String {
 /// Returns whether this may be the name of a hold, judging by its beginning alone.
 pub fn may_be_hold(text: &str) -> bool {
     text.strip_prefix("_c_").unwrap_or(text).starts_with(HOLD)
+}
+
+/// Returns whom a contender can hold the lock beside, judging by its name or the beginning of it.
+pub(crate) fn sharing_of(text: &str) -> Sharing {
+    let stem = text.trim_end_matches(|c: char| c.is_ascii_digit());
+    kind_of(stem).map_or(Sharing::Alone, |kind| kind.role().sharing())
 }
 
 /// Returns whether the contender with this name may be asked to release its lock. One that waits for a

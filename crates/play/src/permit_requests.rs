@@ -13,6 +13,7 @@ use super::permit_call::{Batch, Call, Place, Replies};
 use super::turns::code_of;
 use zklock_core::acquisition::may_read_less;
 use zklock_core::answer::{Answered, BREATHER, Failure};
+use zklock_core::dialect::Sharing;
 use zklock_core::directories;
 use zklock_core::path::node_in;
 use zklock_core::permit_attempt::{Action, Event, Refusal, inspected, written};
@@ -65,7 +66,10 @@ impl Core {
         call.is_taken = true;
         let dir = Arc::clone(&call.seats.path);
         let requests = call.layout(self.link.settings.dialect).looks(true).0;
-        match self.releases.awaited_until(&dir, self.link.now) {
+        match self
+            .releases
+            .awaited_until((&dir, Sharing::Alone), self.link.now)
+        {
             Some(until) => drop(self.alarms.insert((until, Alarm::Step(ticket)))),
             None => self.post(ticket, requests, true),
         }

@@ -18,6 +18,7 @@ use zklock_core::answer::Answered;
 use zklock_core::attempt::Orphan;
 use zklock_core::delete_and_create;
 use zklock_core::deletions::{Deletion, Deletions, Ended, Progress};
+use zklock_core::dialect::Sharing;
 use zklock_jute::Request;
 
 /// The deletions of one client; see the module's documentation.
@@ -72,8 +73,8 @@ impl Releases {
     }
 
     /// Returns until when a try waits for what ended attempts have left in this directory, if it does.
-    pub(super) fn awaited_until(&mut self, dir: &str, now: Time) -> Option<Time> {
-        self.deletions.awaited(dir, now, |_| {})
+    pub(super) fn awaited_until(&mut self, try_in: (&str, Sharing), now: Time) -> Option<Time> {
+        self.deletions.awaited(try_in, now, |_| {})
     }
 
     /// Sends what is due, if a pause is over or there is a connection again.

@@ -105,9 +105,10 @@ impl Core {
             return;
         };
         let now = self.link.now;
+        let try_in = (&*id.path, acquisition.sharing());
         let lets_go = acquisition
             .tries()
-            .then(|| self.releases.awaited_until(&id.path, now));
+            .then(|| self.releases.awaited_until(try_in, now));
         let until = lets_go.flatten();
         acquisition.note_own_left(until.is_some());
         let reached = acquisition.advance(&mut self.link.on(id));

@@ -201,8 +201,9 @@ impl<'a, 'q> Driver<'a, 'q> {
             }
             if self.acquisition.lets_own_go() {
                 self.wired.reading = None;
-                let (cleaner, limit) = (&self.session.cleaner, &self.request.limit);
-                cleaner.finish(self.queue.dir, limit);
+                let try_in = (self.queue.dir, self.acquisition.sharing());
+                let limit = &self.request.limit;
+                self.session.cleaner.finish(try_in, limit);
                 self.acquisition.note_own_left(false);
                 continue;
             }

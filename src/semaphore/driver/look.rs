@@ -5,6 +5,7 @@ use crate::error::Result;
 use crate::lock::raw_guard::RawGuard;
 use crate::session::call_error::{CallError, refused};
 use crate::session::caller::Replies;
+use zklock_core::dialect::Sharing;
 use zklock_core::permit_attempt::{Event, Refusal, inspected};
 use zklock_jute::Request;
 
@@ -28,7 +29,7 @@ impl PermitDriver<'_, '_> {
     pub(super) fn look_again(&mut self) -> Result<Event> {
         self.request.taken = true;
         let (cleaner, leases) = (&self.session().cleaner, self.layout.permits());
-        cleaner.finish(&leases, &self.request.limit);
+        cleaner.finish((&leases, Sharing::Alone), &self.request.limit);
         self.look(true)
     }
 

@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 use super::*;
 use crate::transport::mute::Mute;
 use zklock_core::connection::sync;
+use zklock_core::dialect::Sharing;
 use zklock_jute::Reply;
 
 fn cleaner() -> (Arc<Cleaner>, Arc<Mute>) {
@@ -95,7 +96,7 @@ fn tries_that_come_together_all_wait_for_what_their_client_has_left_unless_it_ma
     cleaner.add("/m", 1, vec![known]);
     let over = Limit::after(Duration::ZERO);
     for _ in 0..2 {
-        cleaner.finish("/m", &over);
+        cleaner.finish(("/m", Sharing::Alone), &over);
     }
     let tries = || {
         let mut entries = cleaner.entries.lock();

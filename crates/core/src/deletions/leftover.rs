@@ -16,7 +16,8 @@ use core::time::Duration;
 
 use super::deletion::{Deletion, Turn};
 use crate::attempt::Orphan;
-use crate::name::may_be_hold;
+use crate::dialect::Sharing;
+use crate::name::{may_be_hold, sharing_of};
 use crate::path::{name, parent};
 
 /// Stands for the session that is served next; no server assigns this id.
@@ -61,9 +62,14 @@ impl Deletion {
     }
 
     /// Returns until when tries in this directory wait for it, which looks like another client's node; `None` if they
-    /// don't.
-    pub(super) fn awaited_until(&mut self, dir: &str, now: Duration) -> Option<Duration> {
-        if !self.is_leftover || self.dir() != dir {
+    /// don't. A reader's node is in no reader's way.
+    pub(super) fn awaited_until(
+        &mut self,
+        (dir, sharing): (&str, Sharing),
+        now: Duration,
+    ) -> Option<Duration> {
+        let own = self.name().map_or(Sharing::Alone, sharing_of);
+        if !self.is_leftover || self.dir() != dir || !own.conflicts(sharing) {
             return None;
         }
         let until = *self.awaited_until.get_or_insert(now + PASSING);

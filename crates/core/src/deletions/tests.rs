@@ -10,6 +10,7 @@ use super::*;
 use crate::answer::{Answered, Failure, TooLong};
 use crate::attempt::Orphan;
 use crate::connection::{is_sync, sync};
+use crate::dialect::Sharing;
 use zklock_jute::{ErrorCode, Names, Reply, Request, Stat};
 
 const NOW: Duration = Duration::from_secs(100);
@@ -512,12 +513,31 @@ fn a_try_waits_for_what_its_client_has_left_and_no_longer_for_what_has_stood_for
     let mut deletions = Deletions::default();
     deletions.begin(node(), "left");
     deletions.begin(Deletion::of_guard("/m/g", 1), "a guard's");
-    let mut awaited = |dir, now| deletions.awaited(dir, now, |one| assert_eq!(*one, "left"));
+    let mut awaited =
+        |dir, now| deletions.awaited((dir, Sharing::Alone), now, |one| assert_eq!(*one, "left"));
     let until = NOW + Duration::from_secs(1);
     assert_eq!(awaited("/other", NOW), None);
     assert_eq!(awaited("/m", NOW), Some(until));
     assert_eq!(awaited("/m", until - PAUSE / 100), Some(until));
     assert_eq!(awaited("/m", until), None);
+}
+
+/// A reader's try waited for the deletion of its client's other readers, which no reader waits for.
+#[test]
+fn a_try_waits_for_nothing_that_is_not_in_its_way() {
+    let mut deletions = Deletions::default();
+    let read = Orphan::Node("_c_me-__READ__0000000007".to_owned());
+    let perhaps = Orphan::Prefix("_c_me-__READ__".to_owned());
+    for orphan in [read, perhaps] {
+        deletions.begin(Deletion::new("/m", 1, orphan), ());
+    }
+    let mut awaited = |sharing| deletions.awaited(("/m", sharing), NOW, |()| {});
+    assert_eq!(awaited(Sharing::WithReaders), None);
+    assert!(awaited(Sharing::Alone).is_some());
+    let write = Orphan::Prefix("_c_me-__WRIT__".to_owned());
+    deletions.begin(Deletion::new("/m", 1, write), ());
+    let mut awaited = |sharing| deletions.awaited(("/m", sharing), NOW, |()| {});
+    assert!(awaited(Sharing::WithReaders).is_some());
 }
 
 /// A daemon whose calls often reach their limits may keep one connection for months.
