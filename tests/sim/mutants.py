@@ -148,7 +148,7 @@ MUTANTS = [
         "no-pings",
         "a connection that is idle sends no pings",
         "crates/core/src/connection/link/arrivals.rs",
-        "        self.queue.ping_after(self.timeout / pings, now);\n",
+        "        self.queue.ping_after(self.pause_between_pings(), now);\n",
         "",
     ),
     # Requests on their way.

@@ -71,8 +71,6 @@ pub struct Greeting {
     pub timeout: Duration,
     /// When the connect request was sent.
     pub asked: Time,
-    /// Whether the server carries out transactions.
-    pub transacts: bool,
 }
 
 /// A server's answer to the oldest open request.

@@ -4,6 +4,11 @@ use super::Core;
 use super::ask::Counts;
 
 impl Core {
+    /// Returns whether the servers tell the stat of a created node, as far as this core knows.
+    pub fn tells_stats(&self) -> bool {
+        self.link.tells_stats()
+    }
+
     /// Returns what this core has done so far.
     pub fn counts(&self) -> Counts {
         Counts {

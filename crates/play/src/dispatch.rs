@@ -9,7 +9,7 @@ use core::mem;
 use super::Core;
 use super::ask::{GuardId, Outcome, Ticket, Time};
 use super::asked::{Alarm, Asked, Wants};
-use super::calls::{Creation, Open, Purpose};
+use super::calls::{Call, Creation, Purpose};
 use super::line::{Line, LineId};
 use zklock_core::acquisition::CallId;
 use zklock_core::answer::{Answered, BREATHER};
@@ -133,15 +133,15 @@ impl Core {
     }
 
     /// Hands an answer, or the lack of one, to the part that it is for.
-    pub(super) fn answered(&mut self, open: Open, answered: Answered) {
-        match open.purpose {
-            Purpose::Step(line) => self.step_answered(&line, open.id, answered),
-            Purpose::Create(creation) => self.created(&creation, open.id, answered),
+    pub(super) fn answered(&mut self, call: Call, answered: Answered) {
+        match call.purpose {
+            Purpose::Step(line) => self.step_answered(&line, call.id, answered),
+            Purpose::Create(creation) => self.created(&creation, call.id, answered),
             Purpose::Deletion(id) => self.deleted(id, answered),
             Purpose::Both(id, creation) => {
                 let (deletion, create) = delete_and_create::parts(answered);
                 self.deleted(id, deletion);
-                self.created(&creation, open.id, create);
+                self.created(&creation, call.id, create);
             }
             Purpose::Check(check) => self.leases.checked(&check, &answered, &mut self.link),
             Purpose::Commit(commit, stamp) => self.committed(commit, stamp, answered),

@@ -160,7 +160,7 @@ impl Leases {
             lease.stamp.map(|_| (*id, lease.node.to_string()))
         };
         let nodes = ids.iter().filter_map(node);
-        for (check, requests) in Check::of_all(nodes, link.stamp(), link.transacts) {
+        for (check, requests) in Check::of_all(nodes, link.stamp(), link.transacts()) {
             for request in requests {
                 link.send(request, Purpose::Check(check.clone()));
             }
@@ -176,7 +176,7 @@ impl Leases {
     /// Takes in the answer to a check.
     pub(super) fn checked(&mut self, check: &Check, answered: &Answered, link: &mut Link) {
         let answers = slice::from_ref(answered);
-        for said in self.renewals.checked(check, answers, link.transacts) {
+        for said in self.renewals.checked(check, answers, link.transacts()) {
             self.apply(said, link);
         }
         self.is_due = true;
@@ -269,7 +269,7 @@ impl Leases {
             return true;
         }
         let stamp = link.stamp();
-        for request in proof::requests(link.transacts, &[lease.node.to_string()]) {
+        for request in proof::requests(link.transacts(), &[lease.node.to_string()]) {
             link.send(request, Purpose::Verify(ticket, guard, stamp));
         }
         true
@@ -283,7 +283,7 @@ impl Leases {
         answered: &Answered,
         link: &mut Link,
     ) -> Option<bool> {
-        let is_proof = proof::judge(link.transacts, slice::from_ref(answered));
+        let is_proof = proof::judge(link.transacts(), slice::from_ref(answered));
         self.checked(&Check::of_one(guard.0, stamp), answered, link);
         if matches!(is_proof, Proof::Hidden(_) | Proof::Unanswered) {
             self.unsent.push((ticket, guard));

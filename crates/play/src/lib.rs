@@ -141,9 +141,8 @@ use self::news::News;
 use self::orderly::Orderly;
 use self::permit_call::Permits;
 use self::releases::Releases;
-use zklock_core::answer::Failure;
 use zklock_core::path;
-use zklock_jute::{ErrorCode, Event, Reply, Request, failure};
+use zklock_jute::{Event, Request};
 
 /// The locks of one client; see the page of this crate.
 pub struct Core {
@@ -186,7 +185,7 @@ impl Core {
 
     /// Returns the session to ask for, or 0, and the last change that a server has shown.
     pub fn session(&self) -> (i64, i64) {
-        (self.link.session, self.link.last_zxid)
+        (self.link.session, self.link.last_zxid())
     }
 
     /// Returns how many nodes this core still has to delete.
@@ -231,9 +230,8 @@ impl Core {
     /// Notes that the connection is gone.
     pub fn broke(&mut self, now: Time) {
         self.pass(now);
-        self.link.broke();
-        for (open, failure) in self.link.calls.fail() {
-            self.answered(open, Err(failure));
+        for (call, failure) in self.link.broke() {
+            self.answered(call, Err(failure));
         }
         for line in self.lines.values_mut() {
             if let Some(acquisition) = line.acquisition() {
@@ -256,44 +254,25 @@ impl Core {
     /// Takes in the answer to the oldest request that has none.
     pub fn answer(&mut self, now: Time, answer: Answer) {
         self.pass(now);
-        self.link.received();
-        let Some(open) = self.link.calls.answered() else {
-            self.link.hangs_up = true;
-            return;
-        };
-        let reason = answer.result.as_ref().err().copied();
-        self.link.answered(open.as_asked().refused_for(reason));
-        self.link.last_zxid = self.link.last_zxid.max(answer.zxid);
-        let answered = match answer.result {
-            Ok(Reply::Multi(results)) if failure(&results).is_some_and(ErrorCode::is_passing) => {
-                Err(Failure::Lost)
-            }
-            Ok(reply) => {
-                if open.commits {
-                    self.link.lifetime.committed(open.sent, answer.zxid);
-                }
-                Ok(reply)
-            }
-            Err(code) => Err(Failure::Refused(code).sorted()),
-        };
-        // The refusal is about the connection. A request that was thrown away says nothing of it.
-        self.link.hangs_up |= answered == Err(Failure::Lost);
-        self.answered(open, answered);
+        if let Some((call, answered)) = self.link.answered(answer) {
+            self.answered(call, answered);
+        }
+        self.link.tick();
         self.settle();
     }
 
     /// Takes in the answer to the oldest ping.
     pub fn pong(&mut self, now: Time) {
         self.pass(now);
-        self.link.received();
         self.link.pong();
+        self.link.tick();
         self.settle();
     }
 
     /// Takes in that a watch has fired.
     pub fn event(&mut self, now: Time, event: &Event) {
         self.pass(now);
-        self.link.received();
+        self.link.heard();
         let (dir, name) = (path::parent(&event.path), path::name(&event.path));
         // The event of a node, or of a directory whose children are watched.
         self.happened(dir, (name, &event.path), event.kind);
@@ -313,7 +292,7 @@ impl Core {
 impl Core {
     /// Returns the next request to write to the server.
     pub fn next_request(&mut self) -> Option<Request> {
-        self.link.calls.next()
+        self.link.next_request()
     }
 
     /// Returns the next thread to wake.

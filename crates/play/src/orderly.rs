@@ -48,7 +48,7 @@ impl Orderly {
         by: &mut Acquisition,
         link: &Link,
     ) {
-        if !link.settings.notes || !link.transacts {
+        if !link.settings.notes || !link.transacts() {
             return;
         }
         let word = Word {

@@ -45,7 +45,7 @@ impl Core {
                 vec![Request::get(&last).and_watch()]
             }
             Action::Write(_, version, _) => {
-                let line = (place, self.link.transacts);
+                let line = (place, self.link.transacts());
                 vec![layout.write((&number, *version), line, &settings.acl)]
             }
             Action::Inspect(_) => vec![Request::exists(place)],

@@ -105,7 +105,7 @@ impl Releases {
     ) {
         let deletion = self.deletions.get(id).map(|(deletion, _)| deletion);
         let ops = deletion.as_ref().and_then(|deletion| deletion.ops());
-        let joins = link.is_connected() && link.transacts;
+        let joins = link.is_connected() && link.transacts();
         let joined = ops.filter(|_| joins).zip(next.begins_with_create());
         let (Some(deletion), Some((ops, prefix))) = (deletion, joined) else {
             return self.send(id, link);

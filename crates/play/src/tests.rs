@@ -7,7 +7,7 @@ use core::time::Duration;
 use super::*;
 use zklock_core::attempt::Patience;
 use zklock_core::dialect::{Dialect, Role};
-use zklock_jute::{EventKind, Names, Reply, Request, Stat};
+use zklock_jute::{ErrorCode, EventKind, Names, Reply, Request, Stat};
 
 mod told;
 
@@ -44,7 +44,6 @@ impl Desk {
             session,
             timeout: T,
             asked: self.now,
-            transacts: true,
         };
         self.core.greets(self.now);
         self.core.connected(self.now, greeting);

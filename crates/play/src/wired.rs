@@ -65,7 +65,7 @@ impl Wire for Wired<'_> {
     }
 
     fn transacts(&self) -> bool {
-        self.link.transacts
+        self.link.transacts()
     }
 
     fn stamp(&self) -> Stamp {
@@ -110,7 +110,7 @@ impl Wire for Wired<'_> {
     }
 
     fn abandon(&mut self, create: CallId) -> bool {
-        self.link.calls.abandons(create);
+        self.link.abandon(create);
         true
     }
 
@@ -123,6 +123,8 @@ impl Wire for Wired<'_> {
     }
 
     fn tell(&mut self, note: Note<'_>) {
-        self.link.hangs_up |= matches!(note, Note::Diverged(_));
+        if let Note::Diverged(_) = note {
+            self.link.move_on();
+        }
     }
 }

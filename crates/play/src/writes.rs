@@ -44,7 +44,7 @@ impl Core {
         if !self.link.is_connected() {
             return self.unsent.push(commit);
         }
-        if !self.link.transacts {
+        if !self.link.transacts() {
             return self.wake(commit.ticket, Outcome::Refused(ErrorCode::UNIMPLEMENTED));
         }
         let check = Request::Check {

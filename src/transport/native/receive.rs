@@ -33,8 +33,8 @@ struct Connection {
     longest: Duration,
     /// When bytes last arrived.
     heard: Duration,
-    /// When to [`tick`](Connection::tick) at the latest, if a read that waits for long would miss that.
-    due: Option<Duration>,
+    /// When to [`tick`](Connection::tick) at the latest, if nothing is sent before.
+    due: Duration,
     /// The read timeout of the socket.
     patience: Duration,
 }
@@ -48,7 +48,7 @@ impl ConnectionReader {
             channel: Arc::clone(channel),
             longest: (timeout / 12).max(SHORTEST),
             heard: clock::since_boot(),
-            due: None,
+            due: Duration::MAX,
             patience: Duration::ZERO,
         };
         Self { inbox, connection }
@@ -95,9 +95,9 @@ impl Connection {
     /// Sets the read timeout: `longest`, or less if `until` is sooner.
     fn set_patience(&mut self, until: Option<Instant>) -> Result<(), End> {
         let left = until.map(|until| until.saturating_duration_since(clock::now()));
-        let due = self.due.map(|due| due.saturating_sub(clock::since_boot()));
-        let soonest = left.into_iter().chain(due).min();
-        let patience = soonest.map_or(self.longest, |left| left.clamp(LAST_MOMENT, self.longest));
+        let due = self.due.saturating_sub(clock::since_boot());
+        let soonest = left.map_or(due, |left| left.min(due));
+        let patience = soonest.clamp(LAST_MOMENT, self.longest);
         if self.patience != patience {
             let set = self.channel.set_patience(patience);
             set.map_err(|error| End::Broken(error.to_string()))?;

@@ -185,6 +185,7 @@ impl<W, A> Link<W, A> {
     /// Begins a connection, which does not serve requests yet.
     pub fn begin(&mut self, now: Duration) {
         self.queue = self.queue.of_the_next_connection(now);
+        self.features.connects(now);
         self.has_diverged = false;
         self.answered = false;
     }

@@ -5,8 +5,17 @@
 //! answer. All know the older requests, so a request that fails is sent again in its older form.
 //!
 //! Each newer request is judged by itself: ClickHouse Keeper learned `create2` years before `createContainer`.
+//!
+//! What a server has not said is a guess: connections that broke twice in a row, just as the same request was open, look
+//! like a server that does not know it. So a guess is forgotten with the first connection after a while. Where it was
+//! right, another connection breaks.
+
+use core::time::Duration;
 
 use zklock_jute::{CreateMode, ErrorCode, OpCode, Request};
+
+/// How long a guess is kept, from the connection after it.
+const GUESS: Duration = Duration::from_secs(600);
 
 /// A feature that some servers lack. A request that needs one of the first two has an older form.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -22,7 +31,16 @@ enum Knowledge {
     #[default]
     Unknown,
     Present,
+    /// The server has said that it lacks it.
     Missing,
+    /// It seems to lack it; since that connection was made, if there was one since.
+    Presumed(Option<Duration>),
+}
+
+impl Knowledge {
+    fn is_missing(self) -> bool {
+        matches!(self, Self::Missing | Self::Presumed(_))
+    }
 }
 
 /// The features of a server, as far as they are known; see the module's documentation.
@@ -39,13 +57,36 @@ pub struct Features {
 impl Features {
     /// Returns whether the server carries out transactions, as far as is known.
     pub fn transacts(self) -> bool {
-        self.multi != Knowledge::Missing
+        !self.multi.is_missing()
+    }
+
+    /// Returns whether created nodes come with their stat, as far as is known.
+    pub fn tells_stats(self) -> bool {
+        !self.create2.is_missing()
     }
 
     /// Returns whether to send `removeWatches`. A server that lacks it closes the connection. A client that
     /// only reads creates nothing, which would tell whether the server has it, and may have many watches.
     pub fn removes_watches(self) -> bool {
-        self.create2 != Knowledge::Missing && self.remove_watches != Knowledge::Missing
+        !self.create2.is_missing() && !self.remove_watches.is_missing()
+    }
+
+    /// Notes that a connection begins, which puts old guesses to the test.
+    pub fn connects(&mut self, now: Duration) {
+        for known in [
+            &mut self.create2,
+            &mut self.containers,
+            &mut self.remove_watches,
+            &mut self.multi,
+        ] {
+            match known {
+                Knowledge::Presumed(Some(since)) if *since + GUESS <= now => {
+                    *known = Knowledge::Unknown;
+                }
+                Knowledge::Presumed(since) => _ = since.get_or_insert(now),
+                _ => {}
+            }
+        }
     }
 
     /// Puts a request into the form that the server knows.
@@ -55,7 +96,7 @@ impl Features {
                 CreateMode::Container => [self.create2, self.containers],
                 _ => [self.create2; 2],
             };
-            if lacks.contains(&Knowledge::Missing) {
+            if lacks.iter().any(|known| known.is_missing()) {
                 age(mode, stat);
             }
         });
@@ -128,7 +169,8 @@ impl Features {
         let known = self.of(feature);
         *known = match known {
             Knowledge::Present => Knowledge::Unknown,
-            Knowledge::Unknown | Knowledge::Missing => Knowledge::Missing,
+            Knowledge::Unknown => Knowledge::Presumed(None),
+            Knowledge::Missing | Knowledge::Presumed(_) => *known,
         };
     }
 
@@ -265,6 +307,35 @@ mod tests {
         }
         features.skipped(&newer);
         assert_eq!(features.fit(newer.clone()), older);
+    }
+
+    /// A client whose connections broke in a bad moment created no containers any more, and asked for each created node's
+    /// stat, until it ended.
+    #[test]
+    fn a_guess_is_put_to_the_test_after_a_while_and_what_a_server_says_is_not() {
+        let newer = create(CreateMode::Ephemeral, true);
+        let older = create(CreateMode::Ephemeral, false);
+        let start = Duration::from_secs(1000);
+        let mut guessed = Features::default();
+        for _ in 0..2 {
+            guessed.left_over(Some(&newer));
+        }
+        let mut said = Features::default();
+        said.refused(&newer, ErrorCode::UNIMPLEMENTED);
+        for now in [start, start + GUESS / 2] {
+            guessed.connects(now);
+            assert_eq!(guessed.fit(newer.clone()), older);
+        }
+        guessed.connects(start + GUESS);
+        assert_eq!(guessed.fit(newer.clone()), newer);
+        assert!(guessed.tells_stats());
+        for _ in 0..2 {
+            guessed.left_over(Some(&newer));
+        }
+        assert_eq!(guessed.fit(newer.clone()), older, "it was right");
+        said.connects(start);
+        said.connects(start + 2 * GUESS);
+        assert_eq!(said.fit(newer), older);
     }
 
     #[test]

@@ -84,6 +84,7 @@ fn a_node_that_may_not_be_read_is_told_of_without_its_data() {
     let (mut desk, _) = Desk::behind_two(Err(ErrorCode::NO_AUTH));
     assert_eq!(desk.news(), []);
     desk.shows(Err(ErrorCode::NO_AUTH));
+    desk.sent();
     desk.lists(&[THEIRS, &other(1), &name(1, 2)]);
     let told: Vec<_> = desk.news().iter().map(|(_, ahead)| short(ahead)).collect();
     assert_eq!(told, [(2, false, Some(String::new()))]);

@@ -389,7 +389,6 @@ impl World {
                     session,
                     timeout: self.plan.grants[server],
                     asked: self.clients[client].greeted,
-                    transacts: true,
                 };
                 self.turn(client, |core, now| core.connected(now, greeting));
             }

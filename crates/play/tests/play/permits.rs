@@ -250,7 +250,7 @@ impl World {
         if one.asked <= self.made_at(path) + self.trips(4, 8) {
             more += 14;
         }
-        more += self.trips_to_agree();
+        more += self.trips_to_agree() + self.trips_for_stats(one);
         let after = |trips: u32| self.trips(trips + more, (trips + more) * 2);
         let mut due = (one.asked.max(connected) + after(6), "its call");
         for other in self.ops.iter().filter(|it| it.wants_permit_at(path)) {
@@ -306,7 +306,7 @@ impl World {
             .filter_map(|life| self.leaves_line(life))
             .max()?;
         let turn = gone + self.after_release(&place.path, &ahead, gone);
-        let trips = 4 + self.trips_to_agree();
+        let trips = 4 + self.trips_to_agree() + self.trips_for_stats(one);
         Some((turn + self.trips(trips, trips * 2), "its turn"))
     }
 
@@ -363,7 +363,7 @@ impl World {
         let (due, why) = self.permit_due(op);
         self.seen.recovered += 1;
         // The place needs a proof that counts, and the permit comes after it.
-        let trips = 3 + self.trips_to_agree();
+        let trips = 3 + self.trips_to_agree() + self.trips_for_stats(one);
         let recovers = self.recovered_at(one.client) + self.trips(trips, trips * 2);
         Some((due.max(recovers), why))
     }

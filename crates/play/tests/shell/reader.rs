@@ -195,7 +195,6 @@ impl Shared {
             session: reply.session,
             timeout: Duration::from_millis(reply.timeout_ms as u64),
             asked,
-            transacts: true,
         };
         *password = reply.password;
         let stream = Arc::new(stream);

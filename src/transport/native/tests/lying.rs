@@ -164,7 +164,10 @@ fn a_transaction_may_say_in_its_body_that_the_session_expired() {
         _ => Act::Ignore,
     }));
     let rig = Rig::connect(&server.hosts(), TIMEOUT);
-    let told = rig.ask(Request::Multi(Vec::new()));
+    let told = rig.ask(Request::Multi(vec![
+        Request::check("/a"),
+        Request::check("/b"),
+    ]));
     assert_eq!(told, Err(Failure::NotSent));
     let heard = rig.events.recv_timeout(PATIENCE);
     assert_eq!(heard, Ok(SessionEvent::Expired));

@@ -211,23 +211,23 @@ impl<W, A> Link<W, A> {
     }
 
     /// Keeps the connection alive, or finds it dead. The last bytes arrived at `heard`; `amid` a frame, the server
-    /// counts as answering. The ensemble goes on without the server if that is `left_out`. Returns when to tick again.
+    /// counts as answering. The ensemble goes on without the server if that is `left_out`. Returns the [next
+    /// tick](Self::next_tick).
     pub fn tick(
         &mut self,
         (heard, amid): (Duration, bool),
         left_out: bool,
         now: Duration,
-    ) -> Result<Option<Duration>, End> {
+    ) -> Result<Duration, End> {
         if matches!(self.stage, Stage::Closing { until, .. } if now >= until) {
             return Err(End::Closed);
         }
         let silence = now.saturating_sub(heard);
-        if silence >= self.timeout * 2 / 3 {
+        if silence >= self.silence() {
             let told = format!("nothing arrived for {:.1} s", silence.as_secs_f64());
             return Err(End::Broken(told));
         }
-        let leaves_at = self.leaves_at(heard, amid);
-        if leaves_at.is_some_and(|at| at <= now) {
+        if self.leaves_at(heard, amid).is_some_and(|at| at <= now) {
             self.features
                 .left_over(self.queue.pending.front().map(|open| &open.request));
             return Err(End::Unanswered);
@@ -240,17 +240,34 @@ impl<W, A> Link<W, A> {
             return Err(End::LeftOut);
         }
         self.send_again(now);
-        // A client that holds or waits for a while watches a node.
-        let pings = if self.watches.is_empty() {
-            self.idle_pings
-        } else {
-            PINGS
-        };
-        self.queue.ping_after(self.timeout / pings, now);
-        Ok(leaves_at
+        self.queue.ping_after(self.pause_between_pings(), now);
+        Ok(self.next_tick(heard, amid))
+    }
+
+    /// Returns when to [`tick`](Self::tick) at the latest if nothing arrives and nothing is sent before.
+    pub fn next_tick(&self, heard: Duration, amid: bool) -> Duration {
+        let queue = &self.queue;
+        // What is queued restarts the time to the next ping once it is written.
+        let pings_at = (!queue.has_frames()).then(|| queue.sent() + self.pause_between_pings());
+        let leaves_at = self.leaves_at(heard, amid);
+        let soonest = pings_at
             .into_iter()
-            .chain(self.queue.thrown_away.due)
-            .min())
+            .chain(leaves_at)
+            .chain(queue.thrown_away.due);
+        soonest.fold(heard + self.silence(), Duration::min)
+    }
+
+    /// Returns how long a server may be silent.
+    fn silence(&self) -> Duration {
+        self.timeout * 2 / 3
+    }
+
+    fn pause_between_pings(&self) -> Duration {
+        // A client that holds or waits for a while watches a node.
+        match self.watches.is_empty() {
+            true => self.timeout / self.idle_pings,
+            false => self.timeout / PINGS,
+        }
     }
 
     /// Returns when to leave the server, if what is open is still unanswered then.

@@ -10,7 +10,7 @@ use core::time::Duration;
 use crate::answer::{Answered, Failure, TooLong};
 use crate::connection::End;
 use crate::connection::promptness::OpenRequest;
-use zklock_jute::{ErrorCode, OpCode, Reply, Request, WatchLists, failure, xid};
+use zklock_jute::{ErrorCode, Reply, Request, WatchLists, failure, xid};
 
 /// The requests of a connection. Replies arrive in the order of the requests, so one queue matches them.
 #[derive(Debug)]
@@ -89,49 +89,46 @@ impl<A> Pending<A> {
         body: &[u8],
         root: &str,
     ) -> Result<Answered, (Failure, End)> {
-        Ok(match code {
-            ErrorCode::OK if self.is_expired_by(body) => {
-                return Err((Failure::NotSent, End::Expired));
+        match self.request.reply(body) {
+            Ok(mut reply) => {
+                reply.strip(root);
+                self.judge_decoded(code, Some(reply))
             }
-            ErrorCode::OK => match self.request.reply(body) {
-                Ok(mut reply) => {
-                    reply.strip(root);
-                    Ok(reply)
-                }
-                Err(malformed) => return Err((Failure::Lost, malformed.into())),
-            },
-            // Nothing was carried out; the refusal is about the session.
-            ErrorCode::SESSION_EXPIRED => return Err((Failure::NotSent, End::Expired)),
-            ErrorCode::SESSION_MOVED | ErrorCode::NOT_READ_ONLY => {
-                return Err((Failure::NotSent, End::Broken(code.to_string())));
-            }
-            // The server gave up and does not know whether it carried out the request.
-            ErrorCode::CONNECTION_LOSS | ErrorCode::OPERATION_TIMEOUT => {
-                return Err((Failure::Lost, End::Broken(code.to_string())));
-            }
-            // Some servers report in the header that a multi failed, and in the body why.
-            _ if self.request.op() == OpCode::MULTI => {
-                let reply = self.request.reply(body).ok();
-                let why = reply.filter(
-                    |reply| matches!(reply, Reply::Multi(results) if failure(results).is_some()),
-                );
-                why.ok_or(Failure::Refused(code))
-            }
-            _ => Err(Failure::Refused(code)),
-        })
+            Err(malformed) if code == ErrorCode::OK => Err((Failure::Lost, malformed.into())),
+            Err(_) => self.judge_decoded(code, None),
+        }
     }
 
-    /// Returns whether this reply says that the session expired. ZooKeeper reports that in the body
-    /// of the reply to a transaction, and in the header of other replies.
-    fn is_expired_by(&self, body: &[u8]) -> bool {
-        // The results of a failed transaction always begin like this.
-        let failed = body.starts_with(&(-1_i32).to_be_bytes());
-        failed
-            && self.request.op() == OpCode::MULTI
-            && matches!(
-                Reply::decode(OpCode::MULTI, body),
-                Ok(Reply::Multi(results)) if failure(&results) == Some(ErrorCode::SESSION_EXPIRED)
-            )
+    /// Does what [`judge`](Self::judge) does with what the body contains, if that is a reply to such a request.
+    pub fn judge_decoded(
+        &self,
+        code: ErrorCode,
+        reply: Option<Reply>,
+    ) -> Result<Answered, (Failure, End)> {
+        let failed = match &reply {
+            Some(Reply::Multi(results)) => failure(results),
+            _ => None,
+        };
+        // ZooKeeper reports in the body of the reply to a transaction that the session expired, and in the header of
+        // other replies.
+        let code = match (code, failed) {
+            (ErrorCode::OK, Some(ErrorCode::SESSION_EXPIRED)) => ErrorCode::SESSION_EXPIRED,
+            _ => code,
+        };
+        match (code, reply) {
+            // Nothing was carried out; the refusal is about the session.
+            (ErrorCode::SESSION_EXPIRED, _) => Err((Failure::NotSent, End::Expired)),
+            (ErrorCode::SESSION_MOVED | ErrorCode::NOT_READ_ONLY, _) => {
+                Err((Failure::NotSent, End::Broken(code.to_string())))
+            }
+            // The server gave up and does not know whether it carried out the request.
+            (ErrorCode::CONNECTION_LOSS | ErrorCode::OPERATION_TIMEOUT, _) => {
+                Err((Failure::Lost, End::Broken(code.to_string())))
+            }
+            // Some servers report in the header that a multi failed, and in the body why.
+            (_, Some(reply)) if code == ErrorCode::OK || failed.is_some() => Ok(Ok(reply)),
+            _ => Ok(Err(Failure::Refused(code))),
+        }
     }
 }
 
@@ -275,6 +272,11 @@ impl<A> RequestQueue<A> {
     pub(super) fn oldest_open(&self) -> Option<OpenRequest> {
         let request = self.pending.front().map(Pending::as_open);
         OpenRequest::oldest(request, self.pings.front().copied())
+    }
+
+    /// Returns when a writer last took frames.
+    pub(super) fn sent(&self) -> Duration {
+        self.sent
     }
 
     /// Returns whether a writer has frames to take.
