@@ -1,17 +1,14 @@
-//! Writes that a guard protects: one transaction that first checks the guard's nodes.
-//!
-//! The node of a granted lock exists exactly as long as the lock is held, and no contender can come
-//! ahead of it. A transaction that checks the node is therefore committed by the holder, whatever
-//! any clock says.
+//! Writes that a guard protects, as `zklock_core::guarded_write` says: the calling thread sends the transaction, waits for
+//! its answer while the lock can be trusted, and has an error in words.
 
 use super::raw_guard::RawGuard;
 use crate::error::{Error, Result};
 use crate::session::call_error::{not_created, refused};
-use crate::time::limit::{Limit, LimitReached};
+use crate::time::limit::Limit;
 use crate::transaction::{Lock, Transaction};
 use crate::transport::Failure;
-use zklock_core::validity::Stamp;
-use zklock_jute::{Access, ErrorCode, Reply, Request, culprit};
+use zklock_core::guarded_write::{self, Written};
+use zklock_jute::{Access, Request};
 
 impl Lock for RawGuard {
     fn acl(&self) -> Vec<Access> {
@@ -22,8 +19,7 @@ impl Lock for RawGuard {
         self.admit(&ops)?;
         self.check()?;
         let limit = Limit::after(self.valid_for());
-        let checks = self.nodes().iter().map(|node| Request::check(node.clone()));
-        let request = Request::Multi(checks.chain(ops.iter().cloned()).collect());
+        let request = guarded_write::request(self.nodes(), &ops);
         let mut caller = self.session().caller();
         loop {
             if caller.connected(&limit)?.is_none() {
@@ -33,24 +29,26 @@ impl Lock for RawGuard {
             self.check()?;
             let stamp = self.session().status.stamp();
             let asked = caller.post([(request.clone(), None)]);
-            match caller.wait(asked, &limit) {
-                Ok(Ok(Reply::Multi(results))) => return self.committed(&results, &ops, stamp),
-                Ok(Err(Failure::NotSent)) => {
+            let answered = caller.wait(asked, &limit);
+            if answered == Ok(Err(Failure::Closed)) && self.session().is_inherited() {
+                return Err(Error::Closed);
+            }
+            let checks = self.nodes().len();
+            let written = answered.map(|answered| guarded_write::judge(checks, &answered));
+            match written.unwrap_or(Written::InDoubt) {
+                Written::Committed => {
+                    self.lease().confirm(stamp);
+                    return Ok(());
+                }
+                Written::NotSent => {
                     // The next round checks the limit.
                     let _ = caller.breathe(&limit);
                 }
-                Ok(Err(Failure::Refused(code))) => return Err(refused(self.lease().path(), code)),
-                Ok(Err(Failure::TooLong(long))) => {
-                    return Err(Error::too_long(long, longest(&ops)));
-                }
-                Ok(Err(Failure::Closed)) if self.session().is_inherited() => {
-                    return Err(Error::Closed);
-                }
-                // The transaction may have been carried out, or may still be.
-                Ok(Err(Failure::Lost | Failure::Closed) | Ok(_)) | Err(LimitReached) => {
+                Written::InDoubt => {
                     self.mark_in_doubt();
                     return Err(Error::unconfirmed_write("the transaction", limit.spent()));
                 }
+                refused => return Err(self.refused(refused, &ops)),
             }
         }
     }
@@ -74,11 +72,7 @@ impl RawGuard {
 
     fn admit(&self, ops: &[Request]) -> Result<()> {
         self.session().needs_transactions("a transaction")?;
-        let deletes = |node: &String| {
-            let delete = |op: &Request| matches!(op, Request::Delete { path, .. } if path == node);
-            ops.iter().any(delete)
-        };
-        if self.nodes().iter().any(deletes) {
+        if guarded_write::deletes(self.nodes(), ops).is_some() {
             return Err(Error::BadArgument {
                 name: "delete",
                 rule: "the node is the guard's own, and goes with the guard".into(),
@@ -87,24 +81,18 @@ impl RawGuard {
         Ok(())
     }
 
-    fn committed(
-        &self,
-        results: &[Result<Reply, ErrorCode>],
-        ops: &[Request],
-        stamp: Stamp,
-    ) -> Result<()> {
-        let Some((place, code)) = culprit(results) else {
-            // The check of the nodes was committed too, which proves the lock.
-            self.lease().confirm(stamp);
-            return Ok(());
-        };
-        match self.nodes().get(place) {
-            Some(_) if code == ErrorCode::NO_NODE => Err(self.found_gone()),
-            Some(node) => Err(refused(node, code)),
-            None => Err(match ops.get(place - self.nodes().len()) {
+    fn refused(&self, written: Written, ops: &[Request]) -> Error {
+        match written {
+            Written::CheckRefused(node, code) => {
+                refused(self.nodes().get(node).map_or("", String::as_str), code)
+            }
+            Written::Refused(op, code) => match ops.get(op) {
                 Some(Request::Create { path, .. }) => not_created(path, code),
                 op => refused(op.map_or("", Request::path), code),
-            }),
+            },
+            Written::AllRefused(code) => refused(self.lease().path(), code),
+            Written::TooLong(long) => Error::too_long(long, longest(ops)),
+            _ => self.found_gone(),
         }
     }
 }

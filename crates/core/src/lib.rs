@@ -30,6 +30,7 @@
 //! - [`hold`] says when a pause in a queue is over,
 //! - [`deletions`] deletes what attempts and guards have left behind, and retries that until it is gone,
 //! - [`delete_and_create`] puts a deletion and the next create into one transaction, and splits its answer,
+//! - [`guarded_write`] puts a check of a guard's nodes before what is written, and judges the answer,
 //! - [`directories`] says how a lock's directory is created, and why it cannot be, and [`path`] takes paths apart,
 //! - [`connection`] says which server is next, when to leave a server, and what it supports.
 //!
@@ -53,6 +54,7 @@ pub mod deletions;
 pub mod dialect;
 pub mod directories;
 pub mod downgrade;
+pub mod guarded_write;
 pub mod hold;
 pub mod job;
 pub mod journal;

@@ -19,6 +19,7 @@ use zklock_core::attempt::Orphan;
 use zklock_core::delete_and_create;
 use zklock_core::deletions::{Deletion, Deletions, Ended, Progress};
 use zklock_core::dialect::Sharing;
+use zklock_core::guarded_write;
 use zklock_jute::Request;
 
 /// The deletions of one client; see the module's documentation.
@@ -132,7 +133,7 @@ impl Releases {
     ) -> Option<Done> {
         let (deletion, told) = self.deletions.get(id)?;
         let wrote = deletion.may_have_written();
-        let refusal = refusal(&answered);
+        let refusal = refusal(guarded_write::judge(1, &answered));
         match deletion.answered(link.now, answered) {
             Progress::GoesOn(_) => {
                 // The deletion goes on without what the servers did not write.

@@ -1,30 +1,24 @@
-//! Writes under a guard: one transaction, with a check of its node in front.
-//!
-//! The node of a granted lock exists exactly as long as the lock is held, and no contender can come ahead
-//! of it. So what is committed together with a check of the node is committed by the holder, whatever any
-//! clock says. A transaction is sent once: if its answer is lost, nobody knows whether it was carried out,
-//! and a second one might do harm.
+//! Writes under a guard, as [`guarded_write`] says: when they are sent, and whom their answers wake.
 
 use alloc::vec::Vec;
-use core::iter;
+use core::slice;
 
 use super::Core;
 use super::ask::{GuardId, Loss, Outcome, Ticket};
 use super::calls::Purpose;
 use super::commit::Commit;
 use super::refusal::refusal;
-use zklock_core::answer::{Answered, Failure};
+use zklock_core::answer::Answered;
+use zklock_core::guarded_write::{self, Written};
 use zklock_core::renewals::Check;
 use zklock_core::validity::Stamp;
-use zklock_jute::{ErrorCode, Reply, Request};
+use zklock_jute::{ErrorCode, Request};
 
 impl Core {
     /// Carries out these operations under a thread's lock. The thread waits no longer than the lock can be trusted.
     pub(super) fn commits(&mut self, (ticket, guard): (Ticket, GuardId), ops: Vec<Request>) {
         if let Some(lease) = self.leases.get(guard) {
-            let deletes =
-                |op: &Request| matches!(op, Request::Delete { path, .. } if **path == *lease.node);
-            if let Some(step) = ops.iter().position(deletes) {
+            if let Some(step) = guarded_write::deletes(slice::from_ref(&lease.node), &ops) {
                 let outcome = Outcome::StepRefused(step, ErrorCode::BAD_ARGUMENTS);
                 return self.wake(ticket, outcome);
             }
@@ -47,23 +41,18 @@ impl Core {
         if !self.link.transacts() {
             return self.wake(commit.ticket, Outcome::Refused(ErrorCode::UNIMPLEMENTED));
         }
-        let check = Request::Check {
-            path: lease.node.as_ref().into(),
-            version: -1,
-        };
-        let ops = iter::once(check).chain(commit.ops.iter().cloned());
-        let (request, stamp) = (Request::Multi(ops.collect()), self.link.stamp());
+        let request = guarded_write::request(slice::from_ref(&lease.node), &commit.ops);
+        let stamp = self.link.stamp();
         self.leases.writes(commit.guard, true);
         self.link.send(request, Purpose::Commit(commit, stamp));
     }
 
     /// Takes in the answer to a transaction.
     pub(super) fn committed(&mut self, commit: Commit, stamp: Stamp, answered: Answered) {
-        let outcome = match (&answered, refusal(&answered)) {
-            (Ok(Reply::Multi(_)), None) => Outcome::Committed,
-            (Ok(_), Some(Outcome::Refused(ErrorCode::NO_NODE))) => Outcome::Lost(Loss::Evicted),
-            (_, Some(refused)) => refused,
-            (Err(Failure::NotSent), None) => {
+        let outcome = match guarded_write::judge(1, &answered) {
+            Written::Committed => Outcome::Committed,
+            Written::Gone => Outcome::Lost(Loss::Evicted),
+            Written::NotSent => {
                 self.leases.writes(commit.guard, false);
                 if self.asks.contains_key(&commit.ticket) {
                     self.unsent.push(commit);
@@ -71,10 +60,11 @@ impl Core {
                 }
                 return;
             }
-            // The transaction may have been carried out, or may still be.
-            (_, None) => {
-                return self.wake(commit.ticket, Outcome::InDoubt);
-            }
+            other => match refusal(other) {
+                Some(refused) => refused,
+                // The transaction may have been carried out, or may still be.
+                None => return self.wake(commit.ticket, Outcome::InDoubt),
+            },
         };
         self.leases.writes(commit.guard, false);
         // The check in front also proves the lock, or that it is gone.

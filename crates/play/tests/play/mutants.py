@@ -292,16 +292,16 @@ MUTANTS = [
     (
         "commit-unguarded",
         "a write under a lock is carried out whether its node stands or not",
-        "play/writes.rs",
-        "            path: lease.node.as_ref().into(),\n            version: -1,",
-        "            path: \"/w\".into(),\n            version: -1,",
+        "core/guarded_write.rs",
+        "    let checks = nodes.iter().map(|node| Request::check(node.as_ref()));",
+        "    let checks = nodes.iter().map(|_| Request::check(\"/w\"));",
     ),
     (
         "commit-repeated",
         "a write under a lock whose answer was lost is sent again",
         "play/writes.rs",
-        "                return self.wake(commit.ticket, Outcome::InDoubt);",
-        "                return self.unsent.push(commit);",
+        "                None => return self.wake(commit.ticket, Outcome::InDoubt),",
+        "                None => return self.unsent.push(commit),",
     ),
     (
         "commit-confident",
