@@ -181,9 +181,9 @@ MUTANTS = [
         "watches-not-set-again",
         "a new connection does not set the watches again",
         "crates/core/src/connection/link.rs",
-        "in self.watches.lists(self.last_zxid) {",
-        "in self.watches.lists(self.last_zxid).into_iter().take(0) {",
-        "in self.watches.lists(self.last_zxid).into_iter()"
+        "in self.watches.lists(self.last_zxid, root) {",
+        "in self.watches.lists(self.last_zxid, root).into_iter().take(0) {",
+        "in self.watches.lists(self.last_zxid, root).into_iter()"
         ".take(if {mutant} {{ 0 }} else {{ usize::MAX }}) {{",
     ),
     (

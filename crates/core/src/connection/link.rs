@@ -211,7 +211,8 @@ impl<W, A> Link<W, A> {
             self.auths += 1;
             self.queue.push_aside(|out| auth.encode(xid::AUTH, out));
         }
-        for list in self.watches.lists(self.last_zxid) {
+        let root = self.queue.root.len();
+        for list in self.watches.lists(self.last_zxid, root) {
             self.queue.set_watches(list);
         }
     }

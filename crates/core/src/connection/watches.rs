@@ -142,12 +142,13 @@ impl<W> Watches<W> {
         lists
     }
 
-    /// Returns the requests that set all watches again, each short enough for one frame.
-    pub fn lists(&self, since_zxid: i64) -> Vec<WatchLists> {
+    /// Returns the requests that set all watches again, each short enough for one frame below a chroot that adds this
+    /// many bytes to each path.
+    pub fn lists(&self, since_zxid: i64, root: usize) -> Vec<WatchLists> {
         let (mut parts, mut used) = (Vec::new(), PART_BYTES);
         for path in self.0.keys() {
             for kind in KINDS.into_iter().filter(|kind| self.has(path, *kind)) {
-                let bytes = 4 + path.len();
+                let bytes = 4 + root + path.len();
                 if PART_BYTES < used + bytes {
                     used = 0;
                     parts.push(WatchLists {
@@ -242,7 +243,7 @@ mod tests {
         watches.awaits_creation("/a", 1);
         watches.add("/b".to_owned(), Kind::Data, 2, ());
         watches.add("/c".to_owned(), Kind::Children, 3, ());
-        let lists = watches.lists(77);
+        let lists = watches.lists(77, 0);
         let expected = WatchLists {
             since_zxid: 77,
             data: vec!["/b".to_owned()],
@@ -261,7 +262,7 @@ mod tests {
             watches.add(path.to_owned(), Kind::Children, 2, ());
         }
         watches.add("/d".to_owned(), Kind::Exists, 3, ());
-        let lists = watches.lists(77).remove(0);
+        let lists = watches.lists(77, 0).remove(0);
         assert_eq!(watches.still_set(lists.clone()), lists);
         watches.remove("/a", 1);
         watches.fire("/b", EventKind::ChildrenChanged);
@@ -280,15 +281,17 @@ mod tests {
 
     #[test]
     fn many_watches_are_set_again_in_several_frames() {
-        let mut watches = Watches::default();
-        assert_eq!(watches.lists(1), []);
-        let path = |i: usize| format!("/{i:0>999}");
-        for i in 0..300 {
-            watches.add(path(i), Kind::Data, 1, ());
+        assert_eq!(Watches::<()>::default().lists(1, 9), []);
+        for root in [0, 900] {
+            let mut watches = Watches::default();
+            for i in 0..300 {
+                let path = format!("/{i:0>width$}", width = 999 - root);
+                watches.add(path, Kind::Data, 1, ());
+            }
+            let lists = watches.lists(1, root);
+            assert_eq!(lists.len(), 3, "{root}");
+            assert!(lists.iter().all(|list| list.since_zxid == 1));
+            assert_eq!(lists.iter().map(|list| list.data.len()).sum::<usize>(), 300);
         }
-        let lists = watches.lists(1);
-        assert_eq!(lists.len(), 3);
-        assert!(lists.iter().all(|list| list.since_zxid == 1));
-        assert_eq!(lists.iter().map(|list| list.data.len()).sum::<usize>(), 300);
     }
 }
