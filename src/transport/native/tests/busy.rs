@@ -115,3 +115,25 @@ fn servers_whose_data_are_wrong_are_not_left_one_after_the_other() {
     }
     assert_eq!(connections(), [1, 1]);
 }
+
+/// ClickHouse Keeper answers everything like this while it has no leader. A client that ends would have lost its locks.
+#[test]
+fn a_server_that_cannot_check_the_credentials_now_is_asked_again() {
+    let mut asked = 0;
+    let server = Fake::start(Script::new(move |_, request| {
+        asked += i32::from(matches!(request, Request::Auth { .. }));
+        match asked {
+            1 => Act::Refuse(ErrorCode::CONNECTION_LOSS),
+            _ => Act::Reply(Reply::Nothing),
+        }
+    }));
+    let mut config = Config::plain(&server.hosts(), TIMEOUT);
+    config.auth.push(Credentials {
+        scheme: "digest".to_owned(),
+        secret: Secret(b"ann:secret".to_vec()),
+    });
+    let rig = Rig::open(config);
+    let event = rig.events.recv_timeout(PATIENCE).unwrap();
+    assert_eq!(event, SessionEvent::Connected { session: 7 });
+    assert_eq!(server.connections(), 2);
+}

@@ -57,6 +57,12 @@ impl<W, A> Link<W, A> {
                 let session = self.serve(heard)?;
                 session.map_or(Received::Nothing, Received::Serves)
             }
+            // ClickHouse Keeper says so while it has no leader.
+            (xid::AUTH, code) if code.is_passing() => {
+                return Err(End::Broken(format!(
+                    "the credentials were not checked: {code}"
+                )));
+            }
             (xid::AUTH, _) => return Err(End::Refused(None)),
             (xid::SET_WATCHES, code) => self.watches_answered(code, heard)?,
             (xid::MEMBERS, ErrorCode::THROTTLED) => {

@@ -128,13 +128,18 @@ fn a_call_is_taken_in_while_a_connection_serves_and_fails_with_it_by_what_has_le
 
 #[test]
 fn no_request_is_let_in_before_all_credentials_are_accepted() {
-    for code in [ErrorCode::OK, ErrorCode::AUTH_FAILED] {
+    for code in [
+        ErrorCode::OK,
+        ErrorCode::AUTH_FAILED,
+        ErrorCode::CONNECTION_LOSS,
+    ] {
         let mut link = idle();
         assert_eq!(connects(&mut link, 2, START), Ok(None));
         let mut auth = |code| link.receive(header(xid::AUTH, code), b"", START);
         assert!(matches!(auth(ErrorCode::OK), Ok(Received::Nothing)));
         match code {
             ErrorCode::OK => assert!(matches!(auth(code), Ok(Received::Serves(SESSION)))),
+            ErrorCode::CONNECTION_LOSS => assert!(matches!(auth(code), Err(End::Broken(_)))),
             _ => assert_eq!(auth(code).unwrap_err(), End::Refused(None)),
         }
     }
