@@ -293,7 +293,7 @@ impl<'a> LockOptions<'a> {
             taken: false,
             lacks_directory: false,
             until_if_taken: self.deadline.filter(|deadline| *deadline < least),
-            lets_pass: false,
+            lets_pass: None,
             read: None,
             seen: self.sees_ahead.then(SeenAhead::default),
             note: self.note,

@@ -16,7 +16,7 @@ use std::thread::{self, ThreadId};
 use super::owning_process::Process;
 use crate::system::channel::{Receiver, Sender, bounded};
 use crate::system::sync::Mutex;
-use crate::time::limit::Limit;
+use crate::time::limit::Waits;
 
 /// The lines of one client, one for each path that a thread wants.
 ///
@@ -84,7 +84,7 @@ impl<T, S, W> Turnstile<T, S, W> {
     pub(crate) fn enter(
         &self,
         path: &Arc<str>,
-        limit: &Limit,
+        limit: &impl Waits,
         wish: impl FnOnce() -> (bool, W),
         told: impl FnOnce(usize),
     ) -> Entry<T, S, W> {

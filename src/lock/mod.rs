@@ -26,14 +26,14 @@ pub(crate) mod request;
 mod tests;
 mod verify;
 
+use std::cell::Cell;
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
 
 use self::driver::Early;
 use self::known_paths::KnownPaths;
 use self::raw_guard::{Grant, RawGuard, Turn, Turnstile, Wish};
-use self::request::{Ahead, LockRequest, Queue};
+use self::request::{Ahead, InLine, LockRequest, Queue};
 use crate::error::{Error, LostReason, Result};
 use crate::guard::GuardState;
 use crate::local::thread_set::{self, ThreadSet};
@@ -44,7 +44,6 @@ use crate::transport::handover::Handover;
 use crate::transport::session_state::SessionState;
 use crate::transport::status::Subscription;
 use zklock_core::attempt::Patience;
-use zklock_core::permit_attempt::passing;
 
 pub(crate) use self::predecessor_mark::lasting;
 
@@ -89,15 +88,18 @@ impl Locks {
             return Err(would_deadlock(path));
         }
         let mut on_wait = request.on_wait.take();
+        let behind = Cell::new(0);
         let told = |ahead| {
+            behind.set(ahead);
             if let Some(on_wait) = on_wait.as_mut() {
                 on_wait(&Ahead::in_line(ahead));
             }
         };
         let entry = match request.patience {
-            Patience::Waits => self
-                .turnstile
-                .enter(path, &request.limit, || wish(request), told),
+            Patience::Waits => {
+                let limit = InLine(request, &behind);
+                self.turnstile.enter(path, &limit, || wish(request), told)
+            }
             Patience::Tries => self.turnstile.try_enter(path),
         };
         request.on_wait = on_wait;
@@ -116,14 +118,6 @@ impl Locks {
     pub(crate) fn turn(&self, path: &str, request: &mut LockRequest<'_>) -> Result<Option<Turn>> {
         let entered = self.enter(&path.into(), |_| Default::default(), request)?;
         Ok(entered.map(|(turn, _)| turn))
-    }
-
-    /// Returns how long a thread that does not wait lets threads of this client pass that are acquiring permits.
-    pub(crate) fn time_to_pass(&self) -> Duration {
-        // One has the turn.
-        let ahead = self.turnstile.waiting() + 1;
-        let last = self.session.status.round_trip_within(Duration::MAX);
-        passing(ahead, last.unwrap_or_default())
     }
 
     /// Enters the calling thread as one of those that read or write a path.

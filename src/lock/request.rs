@@ -1,5 +1,6 @@
 //! What a call asks for: which queue to go through, and how to wait in it.
 
+use std::cell::Cell;
 use std::time::{Duration, Instant};
 
 use crate::error::{Error, Result};
@@ -7,13 +8,15 @@ use crate::path;
 use crate::session::Session;
 use crate::session::caller::Replies;
 use crate::session::lease::Lease;
+use crate::system::channel::Receiver;
+use crate::system::clock;
 use crate::system::sync::Mutex;
-use crate::time::limit::{Limit, from_now};
+use crate::time::limit::{Limit, LimitReached, Waits, from_now};
 use zklock_core::attempt::Patience;
 use zklock_core::dialect::{Dialect, Role};
 use zklock_core::directories::Lasting;
 use zklock_core::overdue_holder::Overdue;
-use zklock_core::permit_attempt::passing;
+use zklock_core::permit_attempt::{PASSING, passing};
 use zklock_core::queue::Contest;
 use zklock_core::seen_ahead::SeenAhead;
 use zklock_core::skip_listing::LastGrant;
@@ -58,8 +61,8 @@ pub(crate) struct LockRequest<'a> {
     pub(crate) lacks_directory: bool,
     /// When to give up once a server has said that others are ahead, if that is before the limit.
     pub(crate) until_if_taken: Option<Instant>,
-    /// Whether the call gives those ahead the time to pass, and then gives up.
-    pub(crate) lets_pass: bool,
+    /// How the call lets those pass that are ahead, if it gives up where they do not.
+    pub(crate) lets_pass: Option<LetsPass>,
     /// The answers to the queue's reads, if they came with the lock.
     pub(crate) read: Option<Replies>,
     /// The contenders that the call has seen ahead, if it is to find out how they left.
@@ -79,6 +82,50 @@ pub(crate) struct LockRequest<'a> {
     pub(crate) tracking: Option<Duration>,
     /// Whether a hold is to replace the lock.
     pub(crate) for_a_hold: bool,
+}
+
+/// How a call lets those pass that are ahead of it in a semaphore's line, although it does not wait for a permit.
+pub(crate) struct LetsPass {
+    /// Whether there may still be a permit for this call, according to a server that has caught up.
+    pub(crate) is_of_use: Box<dyn Fn(&Limit) -> bool>,
+    /// Since when others have been ahead, and when to look at the permits again.
+    pub(crate) times: Option<(Duration, Duration)>,
+}
+
+impl LetsPass {
+    /// Looks whether to let those pass for longer that have been ahead since then.
+    fn goes_on(&self, limit: &Limit, (since, ahead): (Duration, usize)) -> bool {
+        let asked = clock::since_boot();
+        let is_of_use = !limit.is_over() && (self.is_of_use)(limit);
+        let now = clock::since_boot();
+        // The look waits for a write, which takes as long as theirs.
+        is_of_use && now < since.saturating_add(passing(ahead, now.saturating_sub(asked)))
+    }
+}
+
+/// The request of a thread that stands in the line of its client, and how many threads are ahead there.
+pub(super) struct InLine<'a, 'b>(pub(super) &'a LockRequest<'b>, pub(super) &'a Cell<usize>);
+
+impl Waits for InLine<'_, '_> {
+    fn recv<T>(&self, from: &Receiver<T>) -> Result<T, LimitReached> {
+        let Self(
+            LockRequest {
+                limit, lets_pass, ..
+            },
+            ahead,
+        ) = self;
+        let Some(lets_pass) = lets_pass else {
+            return limit.recv(from);
+        };
+        let since = clock::since_boot();
+        loop {
+            let until = limit.clone().until(Some(from_now(PASSING)));
+            match until.recv(from) {
+                Err(_) if lets_pass.goes_on(limit, (since, ahead.get())) => {}
+                received => return received,
+            }
+        }
+    }
 }
 
 /// A callback that gets what is ahead, at first and whenever it changes.
@@ -165,12 +212,24 @@ impl LockRequest<'_> {
         self.limit = self.limit.clone().until(self.until_if_taken);
     }
 
-    /// Notes that this many are ahead, where a write takes this long.
-    pub(super) fn note_ahead(&mut self, ahead: usize, write: Duration) {
-        if self.lets_pass && self.until_if_taken.is_none() {
-            self.until_if_taken = Some(from_now(passing(ahead, write)));
-            self.note_taken();
+    /// Returns when a call that lets others pass looks whether that is of use, once they are ahead.
+    pub(super) fn looks_again(&self) -> Option<Duration> {
+        Some(self.lets_pass.as_ref()?.times?.1)
+    }
+
+    /// Returns whether a call that has so many others ahead gives up, although it has not reached its limit.
+    pub(super) fn has_let_pass(&mut self, ahead: usize) -> bool {
+        let Some(lets_pass) = &mut self.lets_pass else {
+            return false;
+        };
+        let now = clock::since_boot();
+        let (since, again) = *lets_pass.times.get_or_insert((now, now + PASSING));
+        if now < again {
+            return false;
         }
+        let goes_on = lets_pass.goes_on(&self.limit, (since, ahead));
+        lets_pass.times = Some((since, clock::since_boot() + PASSING));
+        !goes_on
     }
 
     /// Notes that the call queues again: see [`SeenAhead::lose_sight`].

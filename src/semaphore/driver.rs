@@ -17,7 +17,6 @@ use crate::session::Session;
 use crate::session::call_error::{CallError, refused};
 use crate::session::queries::Seen;
 use crate::system::clock;
-use crate::time::limit::from_now;
 use zklock_core::attempt::Patience;
 use zklock_core::dialect::Role;
 use zklock_core::overdue_holder::Overdue;
@@ -141,14 +140,10 @@ impl<'a, 'q> PermitDriver<'a, 'q> {
         if self.has_lost_its_place() && self.request.limit.is_over() {
             return Ok(Event::Cancel);
         }
-        let (tries, limit) = (self.patience == Patience::Tries, self.request.limit.clone());
-        if tries {
-            self.request.until_if_taken = None;
-            self.request.lets_pass = true;
-        }
+        self.request.lets_pass = (self.patience == Patience::Tries).then(|| self.lets_pass());
         self.request.patience = Patience::Waits;
         self.request.overdue = None;
-        if self.turn.is_none() && !self.takes_its_turn(&locks, tries)? {
+        if self.turn.is_none() && !self.takes_its_turn(&locks)? {
             return Ok(Event::Cancel);
         }
         let [lasting, _] = self.layout.lasting(self.number.as_bytes());
@@ -161,20 +156,14 @@ impl<'a, 'q> PermitDriver<'a, 'q> {
             ..Queue::of(&self.semaphore.path, Role::Exclusive)
         };
         let first = RawGuard::acquire(self.session(), &line, &mut self.request, None)?;
-        if tries {
-            self.request.limit = limit;
-            self.request.until_if_taken = None;
-        }
+        self.request.lets_pass = None;
         let event = first.as_ref().map(|first| Event::First(first.own_node()));
         self.first = first;
         Ok(event.unwrap_or(Event::Cancel))
     }
 
     /// Waits for the threads of this client that are ahead; returns `false` at the limit.
-    fn takes_its_turn(&mut self, locks: &str, tries: bool) -> Result<bool> {
-        let limit = self.request.limit.clone();
-        let until = tries.then(|| from_now(self.semaphore.locks.time_to_pass()));
-        self.request.limit = limit.clone().until(until);
+    fn takes_its_turn(&mut self, locks: &str) -> Result<bool> {
         let turn = self.semaphore.locks.turn(locks, &mut self.request);
         self.turn = turn.map_err(|error| match error {
             // The user knows nothing of the line's directory.
@@ -183,7 +172,6 @@ impl<'a, 'q> PermitDriver<'a, 'q> {
             },
             error => error,
         })?;
-        self.request.limit = limit;
         Ok(self.turn.is_some())
     }
 

@@ -136,9 +136,10 @@ impl Semaphore {
     ///
     /// Blocks for two round trips if no permit is free, which costs the server no write, and for a
     /// few more if one is. The call lets clients pass that are acquiring permits, for a second or,
-    /// where writes take long, for about twice as long as these clients need. It returns `None` if
-    /// one of them has fallen silent, or has another number and waits until all permits are
-    /// returned. Without a connection it blocks as [`Mutex::try_lock`](crate::Mutex::try_lock).
+    /// where writes take long, for about twice as long as these clients need. It returns `None`
+    /// within a second or so if they take the last permit, and later if one of them has fallen
+    /// silent, or has another number and waits until all permits are returned. Without a connection
+    /// it blocks as [`Mutex::try_lock`](crate::Mutex::try_lock).
     ///
     /// # Errors
     ///

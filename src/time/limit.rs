@@ -43,6 +43,25 @@ pub(crate) struct Limit {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct LimitReached;
 
+/// How long a thread waits for a message.
+pub(crate) trait Waits {
+    /// Takes the next message out of a channel; a disconnected channel counts as the limit.
+    fn recv<T>(&self, channel: &Receiver<T>) -> Result<T, LimitReached>;
+}
+
+impl Waits for Limit {
+    /// Without a limit, waits for the one channel alone, which is cheaper.
+    fn recv<T>(&self, channel: &Receiver<T>) -> Result<T, LimitReached> {
+        while self.cancel.is_some() || self.deadline.is_some() {
+            match channel.try_recv() {
+                Err(error) if error.is_empty() => self.wait_any(&[channel])?,
+                received => return received.map_err(|_| LimitReached),
+            };
+        }
+        channel.recv().map_err(|_| LimitReached)
+    }
+}
+
 impl Limit {
     /// Creates a limit at the `deadline`, or when `cancel` has a message.
     pub(crate) fn new(deadline: Option<Instant>, cancel: Option<Receiver<()>>) -> Self {
@@ -77,19 +96,6 @@ impl Limit {
     pub(crate) fn until(mut self, deadline: Option<Instant>) -> Self {
         self.deadline = self.deadline.into_iter().chain(deadline).min();
         self
-    }
-
-    /// Takes the next message out of a channel; a disconnected channel counts as the limit.
-    ///
-    /// Without a limit, waits for the one channel alone, which is cheaper.
-    pub(crate) fn recv<T>(&self, channel: &Receiver<T>) -> Result<T, LimitReached> {
-        while self.cancel.is_some() || self.deadline.is_some() {
-            match channel.try_recv() {
-                Err(error) if error.is_empty() => self.wait_any(&[channel])?,
-                received => return received.map_err(|_| LimitReached),
-            };
-        }
-        channel.recv().map_err(|_| LimitReached)
     }
 
     /// Blocks until one of the channels has a message or no sender; returns its index in the list.

@@ -34,7 +34,7 @@ use crate::system::channel::{Receiver, Sender, unbounded};
 use crate::system::clock;
 use crate::system::sync::Mutex;
 use crate::system::thread::{self, Thread};
-use crate::time::limit::{Limit, LimitReached};
+use crate::time::limit::{Limit, LimitReached, Waits};
 pub(crate) use zklock_core::acquisition::CallId;
 pub(crate) use zklock_core::answer::{Answered, Failure, TooLong};
 use zklock_jute::{EventKind, Request};

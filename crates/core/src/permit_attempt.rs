@@ -47,7 +47,7 @@ pub use self::action_and_event::{Action, Event, Look, Others, Outcome, Wish};
 pub use self::requests::{Layout, Refusal, inspected, written};
 
 /// The least time that a call which does not wait lets those pass that are acquiring permits.
-const PASSING: Duration = Duration::from_secs(1);
+pub const PASSING: Duration = Duration::from_secs(1);
 
 /// Returns how long a call that does not wait lets clients pass that are acquiring permits, where a write takes this
 /// long: each of them needs two, the first one four more if there are no directories yet, and all of them read, too.
@@ -241,6 +241,12 @@ impl Permit {
             Ok(_) => State::Finish(Outcome::Gone),
             Err(foreign) => State::Finish(Outcome::Foreign(foreign)),
         }
+    }
+
+    /// Returns whether a call that does not wait may still get its permits after this look, once those ahead of it in
+    /// the line have theirs.
+    pub fn may_have_room(&self, look: &Look) -> bool {
+        self.opened(look) != State::Finish(Outcome::Gone)
     }
 
     /// Takes in a look by the first in the line.

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::*;
 use crate::system::simulated::{JoinHandle, all_orders, spawn};
+use crate::time::limit::Limit;
 
 /// The line of one path, and the threads that have passed it.
 #[derive(Clone, Default)]

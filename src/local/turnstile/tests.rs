@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use crate::system::channel::bounded;
 
 use super::*;
+use crate::time::limit::Limit;
 
 type Plain = Turnstile<u32, u32>;
 

@@ -29,11 +29,11 @@ impl Driver<'_, '_> {
         let (waits, quiet) = (self.acquisition.is_waiting(), self.acquisition.is_quiet());
         if waits {
             self.waits_for_others()?;
-            if let Some(ahead) = self.acquisition.blocked().map(|blocked| blocked.ahead) {
-                self.request
-                    .note_ahead(ahead, self.acquisition.write_took());
-            }
             self.tell_place()?;
+            if self.has_let_pass() {
+                self.give_up();
+                return Ok(());
+            }
         }
         if !waits && quiet && !self.wired.connected {
             self.wired.reading = None;
@@ -46,12 +46,25 @@ impl Driver<'_, '_> {
         if quiet && self.listen() {
             return Ok(());
         }
+        let again = self.request.looks_again().filter(|_| waits);
+        let rests_until = rests_until.into_iter().chain(again).min();
         if self.queue.is_pointless() || self.sleep(rests_until).is_err() {
             self.give_up();
         } else {
             self.take_in_letter();
         }
         Ok(())
+    }
+
+    fn has_let_pass(&mut self) -> bool {
+        let again = self.request.looks_again();
+        if again.is_some_and(|again| again <= clock::since_boot()) {
+            // A look waits for answers.
+            self.wired.reading = None;
+        }
+        let blocked = self.acquisition.blocked();
+        let ahead = blocked.map_or(1, |blocked| blocked.ahead);
+        self.request.has_let_pass(ahead)
     }
 
     fn give_up(&mut self) {

@@ -1,10 +1,13 @@
 //! The requests of a look at a semaphore, and what the answers mean.
 
+use super::super::Semaphore;
 use super::PermitDriver;
 use crate::error::Result;
 use crate::lock::raw_guard::RawGuard;
+use crate::lock::request::LetsPass;
 use crate::session::call_error::{CallError, refused};
 use crate::session::caller::Replies;
+use crate::time::limit::Limit;
 use zklock_core::dialect::Sharing;
 use zklock_core::permit_attempt::{Event, Refusal, inspected};
 use zklock_jute::Request;
@@ -33,22 +36,35 @@ impl PermitDriver<'_, '_> {
         self.look(true)
     }
 
+    /// Returns how a call that does not wait lets others pass: a permit that is out when the call looks again is none
+    /// for it.
+    pub(super) fn lets_pass(&self) -> LetsPass {
+        let (semaphore, permit) = (self.semaphore.clone(), self.permit.clone());
+        let is_of_use = move |limit: &Limit| {
+            let (session, layout) = (&semaphore.locks.session, semaphore.layout());
+            let permits = layout.permits();
+            session.cleaner.finish((&permits, Sharing::Alone), limit);
+            let answers = ask(&semaphore, true, limit).ok();
+            let look = answers.and_then(|answers| layout.looked(answers).ok());
+            look.is_some_and(|look| permit.may_have_room(&look))
+        };
+        LetsPass {
+            is_of_use: Box::new(is_of_use),
+            times: None,
+        }
+    }
+
     /// Returns the answers that came with the place in the queue, or asks now.
     fn answers(&mut self, catches_up: bool) -> Result<Replies, CallError> {
         if let Some(read) = self.request.read.take() {
             return Ok(read);
         }
         match &self.first {
-            Some(first) if !catches_up => first.ask_for_what_was_left(|again| self.ask(again)),
-            _ => self.ask(catches_up),
+            Some(first) if !catches_up => {
+                first.ask_for_what_was_left(|again| ask(self.semaphore, again, &self.request.limit))
+            }
+            _ => ask(self.semaphore, catches_up, &self.request.limit),
         }
-    }
-
-    fn ask(&self, catches_up: bool) -> Result<Replies, CallError> {
-        let (requests, synced) = self.layout.looks(catches_up);
-        let (mut caller, limit) = (self.session().caller(), &self.request.limit);
-        let mut answers = caller.call_all(&requests, &self.semaphore.path, limit)?;
-        Ok(answers.split_off(synced))
     }
 
     /// Finds out whether another client deleted this client's node in the queue, or the node went
@@ -74,4 +90,11 @@ impl PermitDriver<'_, '_> {
         }
         was_first
     }
+}
+
+fn ask(semaphore: &Semaphore, catches_up: bool, limit: &Limit) -> Result<Replies, CallError> {
+    let (requests, synced) = semaphore.layout().looks(catches_up);
+    let mut caller = semaphore.locks.session.caller();
+    let mut answers = caller.call_all(&requests, &semaphore.path, limit)?;
+    Ok(answers.split_off(synced))
 }

@@ -17,7 +17,7 @@ use zklock::{Client, Dialect, Error, GuardEvent, LockOptions, Permit, Semaphore}
 
 use crate::support::proxy::Proxy;
 use crate::support::raw::{EPHEMERAL_SEQUENTIAL, Raw, assert_nothing_left, children, op};
-use crate::support::{aside, eventually, fresh_path};
+use crate::support::{aside, eventually, fresh_path, timed};
 use crate::transport::{
     Place, SOON, TIMEOUT, Transport, Waiter, expire_owner, in_every_place, on_every_server,
     wait_for,
@@ -37,6 +37,8 @@ in_every_place! {
 // A handle has been given up by then, or sends one request after the other.
 on_every_server! {
     of_those_that_try_at_once_each_gets_a_free_permit_however_far_away_the_servers_are
+    threads_that_try_at_once_get_free_permits_although_a_write_takes_long
+    a_try_behind_who_waits_for_a_permit_gives_up_once_it_sees_that_none_is_free
     a_waiter_whose_node_is_gone_before_its_session_queues_again
 }
 
@@ -334,4 +336,57 @@ fn of_those_that_try_at_once_each_gets_a_free_permit_however_far_away_the_server
         let refused = all.iter().filter(|permit| permit.is_none()).count();
         assert_eq!(refused, 0, "of {TRIES}");
     }
+}
+
+/// Once, they let the first one pass for as long as the last answer had taken, which was a quick one.
+fn threads_that_try_at_once_get_free_permits_although_a_write_takes_long(place: Place) {
+    const TRIES: u32 = 3;
+    let network = Proxy::start(&place.shared().hosts());
+    let client = place.connect(&network.hosts());
+    let semaphore = client.semaphore(&fresh_path("slow"), TRIES).unwrap();
+    let together = Barrier::new(TRIES as usize);
+    network.blackhole_at_next_request(op::CREATE2);
+    thread::scope(|scope| {
+        let tried = || {
+            together.wait();
+            semaphore.try_acquire().unwrap()
+        };
+        let begun: Vec<_> = (0..TRIES).map(|_| scope.spawn(tried)).collect();
+        eventually("it writes", || network.fired());
+        thread::sleep(Duration::from_millis(1300));
+        network.heal();
+        let all: Vec<_> = begun.into_iter().map(|one| one.join().unwrap()).collect();
+        let refused = all.iter().filter(|permit| permit.is_none()).count();
+        assert_eq!(refused, 0, "of {TRIES}");
+    });
+}
+
+/// Once, it waited for twelve times as long as the write of its own node, or longer, and found no permit then.
+fn a_try_behind_who_waits_for_a_permit_gives_up_once_it_sees_that_none_is_free(place: Place) {
+    let (near, path) = (connect(place, Dialect::Curator), fresh_path("in-vain"));
+    let network = Proxy::start(&place.shared().hosts());
+    let far = place.connect(&network.hosts());
+    let taken = near.semaphore(&path, 1).unwrap();
+    drop(taken.acquire().unwrap());
+    network.delay(Duration::from_millis(600));
+    let tries = far.semaphore(&path, 1).unwrap();
+    // The place in the line comes after the look that shows the free permit, and before the permit is taken.
+    let (permit, waiter) = thread::scope(|scope| {
+        let tried = scope.spawn(|| timed(|| tries.try_acquire().unwrap()));
+        thread::sleep(Duration::from_millis(900));
+        let permit = taken.acquire().unwrap();
+        let other = connect(place, Dialect::Curator)
+            .semaphore(&path, 1)
+            .unwrap();
+        let (cancel, cancelled) = crossbeam_channel::bounded(1);
+        let waits = move || other.acquire_with(LockOptions::new().cancel(cancelled));
+        let waiter = aside(waits);
+        let (refused, took) = tried.join().unwrap();
+        assert!(refused.is_none());
+        assert!(took < Duration::from_secs(8), "it has waited for {took:?}");
+        cancel.send(()).unwrap();
+        (permit, waiter)
+    });
+    drop(permit);
+    drop(waiter.recv_timeout(SOON).unwrap());
 }
