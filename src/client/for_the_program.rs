@@ -118,6 +118,13 @@ impl Client {
         self.locks.session.taken.lock().clone()
     }
 
+    /// Returns a directory in which a server has refused the deletion of a node that this client has left, for the
+    /// program. Does no I/O.
+    #[doc(hidden)]
+    pub fn kept_in(&self) -> Option<String> {
+        self.locks.session.cleaner.forbidden()
+    }
+
     /// Returns how long a lock that nobody is ahead for is held back, if that takes long, for the
     /// program: the connection broke, and the leader must have heard of the session since. Does no
     /// I/O.

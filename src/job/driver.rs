@@ -42,6 +42,8 @@ pub(super) struct JobDriver<'a, 'q> {
     pub(super) stake_until: Option<Instant>,
     /// The session of the lock.
     session: i64,
+    /// The answer to a client that may not delete its lock's node; the end may be recorded all the same.
+    kept: Option<Error>,
 }
 
 impl<'a, 'q> JobDriver<'a, 'q> {
@@ -74,6 +76,7 @@ impl<'a, 'q> JobDriver<'a, 'q> {
             patience: None,
             stake_until: None,
             session: 0,
+            kept: None,
         }
     }
 
@@ -149,7 +152,7 @@ impl<'a, 'q> JobDriver<'a, 'q> {
                 Action::Finish(Outcome::Unconfirmed) => {
                     return Err(Error::unconfirmed_run(&self.request.limit, patience));
                 }
-                _ => return Err(self.lost()),
+                _ => return Err(self.kept.take().unwrap_or_else(|| self.lost())),
             };
             self.once.handle(event);
         }
@@ -299,10 +302,15 @@ impl<'a, 'q> JobDriver<'a, 'q> {
         };
         let recorded = raw.release_writing(data, version, &self.request.limit);
         drop(turn);
-        Ok(match recorded? {
-            Some(true) => Event::Recorded,
-            Some(false) => Event::Gone,
-            None => Event::Cancel,
+        Ok(match recorded {
+            Ok(Some(true)) => Event::Recorded,
+            Ok(Some(false)) => Event::Gone,
+            Ok(None) => Event::Cancel,
+            Err(error @ Error::NoAuth { .. }) => {
+                self.kept = Some(error);
+                Event::Gone
+            }
+            Err(error) => return Err(error),
         })
     }
 

@@ -193,14 +193,16 @@ impl Job {
         }
     }
 
-    /// Returns whether this client may replace the node, by a transaction that replaces nothing.
+    /// Returns whether this client may replace the node and delete its stake, by a transaction that changes nothing.
     fn may_replace(
         &self,
         caller: &mut Caller,
         acl: &[Access],
         limit: &Limit,
     ) -> Result<bool, CallError> {
-        let mut ops = self.replacement(-1, acl.to_vec()).to_vec();
+        let stake = format!("{}/{STAKE}", self.path);
+        let mut ops = vec![self.stake(&stake, ""), Request::delete(stake)];
+        ops.extend(self.replacement(-1, acl.to_vec()));
         ops.push(Request::Check {
             path: self.path.to_string(),
             version: i32::MAX,

@@ -171,6 +171,11 @@ impl Cleaner {
         forbidden_if(self.entries.lock().is_forbidden(dir, name), dir)
     }
 
+    /// Returns a directory in which this client has been refused the deletion of a node that it has left.
+    pub(crate) fn forbidden(&self) -> Option<String> {
+        self.entries.lock().forbidden().map(str::to_owned)
+    }
+
     fn put_orphan(&self, dir: &str, session: i64, orphan: Orphan) -> u64 {
         let sessions = (session, self.status.snapshot().session);
         let deletion = Deletion::of_attempt(dir, sessions, orphan);
@@ -333,10 +338,17 @@ fn forbidden_if(is_forbidden: bool, dir: &str) -> Result<()> {
 fn tell(failure: Failure, dir: &str) {
     let why = match failure {
         Failure::TooLong(long) => Error::too_long(long, dir).to_string(),
+        Failure::Refused(ErrorCode::NO_AUTH) => return tell_of_rights(dir),
         Failure::Refused(code) => code.to_string(),
         _ => return,
     };
     log::warn!("cannot clean up {dir}: {why}; trying again");
+}
+
+fn tell_of_rights(dir: &str) {
+    log::warn!(
+        "cannot delete what this client has left in {dir}, which stays until the session ends: the access control list of {dir} does not give this client the rights DELETE and READ; trying again"
+    );
 }
 
 #[cfg(test)]

@@ -163,28 +163,6 @@ fn a_directory_that_lets_strangers_in_lets_them_lock() {
     }
 }
 
-/// The servers delete the node with the session.
-#[test]
-#[ignore = "needs a ZooKeeper server"]
-fn who_may_not_delete_its_own_node_is_told_so_by_whatever_waits_for_that() {
-    let hosts = ZooKeeper::shared().hosts();
-    let (path, job) = (fresh_path("kept"), fresh_path("kept-job"));
-    let mut raw = Raw::connect(&hosts);
-    let client = somebody(&hosts).connect().unwrap();
-    let guard = client.mutex(&path).unwrap().lock().unwrap();
-    raw.forbid_deletes(&path).unwrap();
-    let told = guard.unlock().unwrap_err();
-    assert_eq!(told, Error::NoAuth { path: path.clone() });
-
-    let ran = client.job(&job).unwrap().once("a", |_| {
-        raw.forbid_deletes(&job).map_err(|code| code.to_string())
-    });
-    assert_eq!(ran.unwrap_err(), Error::NoAuth { path: job.clone() });
-    client.close().unwrap();
-    assert_nothing_left(&hosts, &path);
-    assert_nothing_left(&hosts, &job);
-}
-
 /// Once, each call left one more node in everybody's way, and the client asked for the deletion of each every second. A
 /// lock after an unlock waited for ever, for the client's own node.
 #[test]

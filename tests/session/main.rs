@@ -18,6 +18,7 @@ mod garbled;
 mod hanging;
 mod hasty;
 mod keeper;
+mod kept_nodes;
 mod late_creates;
 mod late_transactions;
 mod leaks;

@@ -283,6 +283,14 @@ pub(crate) fn check_answered(answered: bool, path: &str) -> Result<(), Failure> 
     Err(Failure::new(UNAVAILABLE, message))
 }
 
+/// Returns what to say if this client may not delete its node in a directory.
+pub(crate) fn without_right(dir: &str) -> String {
+    let dir = plain(dir);
+    format!(
+        "what this client leaves in {dir} stays until its session ends, and keeps the others waiting until then: the access control list of {dir} does not give it the right DELETE"
+    )
+}
+
 /// Returns how long to connect: no longer than the wait for the lock may take, but long
 /// enough for a server that is up.
 pub(crate) fn longest_connect(wait: Option<Duration>) -> Duration {

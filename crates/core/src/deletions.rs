@@ -11,6 +11,7 @@
 //! answer to the other. It ends when the servers have said that its nodes are gone, or when the session
 //! that owns them ends, which deletes them.
 
+mod closing;
 mod deletion;
 mod leftover;
 mod progress;
@@ -20,8 +21,9 @@ use alloc::vec::Vec;
 use core::mem;
 use core::time::Duration;
 
+pub use self::closing::close;
+pub use self::deletion::Deletion;
 use self::deletion::Turn;
-pub use self::deletion::{Deletion, close};
 pub use self::leftover::PASSING;
 pub use self::progress::{Ended, Progress};
 use crate::attempt::Orphan;
@@ -166,6 +168,12 @@ impl<X: Default> Deletions<X> {
     pub fn is_forbidden(&self, dir: &str, name: &str) -> bool {
         self.forbidden_in(dir)
             .any(|entry| entry.name() == Some(name))
+    }
+
+    /// Returns a directory in which the client lacks the right to delete a node that it has left.
+    pub fn forbidden(&self) -> Option<&str> {
+        let mut all = self.open.values().map(|(entry, _)| entry);
+        all.find(|entry| entry.is_forbidden).map(Deletion::dir)
     }
 
     fn forbidden_in(&self, dir: &str) -> impl Iterator<Item = &Deletion> {

@@ -3,7 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::time::{Duration, Instant};
 
-use zklock::{Contender, Error, JobOptions, Once as Ran, Run, RunRecord};
+use zklock::{Client, Contender, Error, JobOptions, Once as Ran, Run, RunRecord};
 
 use crate::acquire::look_around;
 use crate::args::{Args, Once};
@@ -12,7 +12,7 @@ use crate::commands::job_path::JobPath;
 use crate::exit::Ending;
 use crate::failure::{Failure, LOST};
 use crate::metrics::Metrics;
-use crate::run_setup::{AFTER_A_SIGNAL, Stage, check_answered, longest_connect};
+use crate::run_setup::{AFTER_A_SIGNAL, Stage, check_answered, longest_connect, without_right};
 use crate::sanitize::plain;
 use crate::state_files::{STATE_OUT, StateFiles, temporary};
 use crate::stderr::say;
@@ -38,8 +38,8 @@ fn once_under(args: &Args, once: &Once, metrics: &Metrics) -> Result<Ending, Fai
     metrics.waits();
     let has_begun = Cell::new(false);
     let (ran, is_for_others) = run(once, &stage, (started, &has_begun), metrics)?;
-    if let Ok(Ran::Done(_)) = &ran {
-        metrics.has_succeeded();
+    if let Ok(ran) = &ran {
+        note(ran, &stage.client, metrics);
     }
     let signal = stage.signals.ended_by();
     let is_connected = stage.is_connected();
@@ -69,6 +69,16 @@ fn once_under(args: &Args, once: &Once, metrics: &Metrics) -> Result<Ending, Fai
         (Err(Error::GaveUp { path }), _) => Err(gave_up(&path, holder)),
         (Err(error), _) => Err(failure(error, has_begun.get())),
         (Ok(other), _) => Ok(Ending::Code(tell(once, &other))),
+    }
+}
+
+/// Counts a success, and tells the user if the lock's node stays.
+fn note<T, E>(ran: &Ran<T, E>, client: &Client, metrics: &Metrics) {
+    if let Ran::Done(_) = ran {
+        metrics.has_succeeded();
+    }
+    if let Some(dir) = client.kept_in() {
+        say(&without_right(&dir));
     }
 }
 

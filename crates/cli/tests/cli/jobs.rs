@@ -27,6 +27,7 @@ on_every_server! {
     a_record_that_was_replaced_is_named_and_mended
     whoever_waits_for_a_run_whose_record_is_replaced_learns_how_to_mend_it
     a_run_whose_end_may_not_be_recorded_says_so
+    a_run_whose_lock_may_not_be_deleted_is_done
     a_job_takes_over_the_path_of_whatever_has_ended
     a_job_waits_until_nobody_uses_its_path_for_another_lock
     a_job_waits_for_a_hold_on_the_path_of_a_lock
@@ -473,6 +474,23 @@ fn a_run_whose_end_may_not_be_recorded_says_so(hosts: &str) {
             "zklock: the command has ended, and is not known as done: the access control list of ";
         assert!(ended.err.starts_with(begins), "{ended:?}");
     }
+}
+
+/// Once, it ended with 77, and every later one ran the slot again.
+fn a_run_whose_lock_may_not_be_deleted_is_done(hosts: &str) {
+    let (path, log) = (fresh_path("kept"), Log::new());
+    Raw::connect(hosts).create_all(&path);
+    Raw::connect(hosts).forbid_deletes(&path).unwrap();
+    let once = || Zklock::run(hosts, &once(&path, "a"), &log.write("ran"));
+    let ended = once();
+    let told = format!(
+        "zklock: what this client leaves in {path} stays until its session ends, and keeps the others waiting until then: the access control list of {path} does not give it the right DELETE\n"
+    );
+    assert_eq!((ended.code, &ended.err), (Some(0), &told));
+    let again = once();
+    assert_eq!(again.code, Some(0), "{again:?}");
+    assert!(again.err.contains(" is done: slot a"), "{again:?}");
+    assert_eq!(log.words(), ["ran"]);
 }
 
 /// Once, it ended with 78, even with `-w`, and named nobody.

@@ -12,7 +12,6 @@
 use alloc::borrow::ToOwned;
 use alloc::string::String;
 use alloc::vec::Vec;
-use core::iter;
 use core::mem;
 use core::time::Duration;
 
@@ -31,7 +30,7 @@ pub(super) const LONG_PAUSE: Duration = Duration::from_secs(600);
 /// The deletion of what is left in one directory.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub struct Deletion {
-    dir: String,
+    pub(super) dir: String,
     pub(super) session: i64,
     /// Whether an attempt left it, not a guard.
     pub(super) is_leftover: bool,
@@ -42,11 +41,13 @@ pub struct Deletion {
     /// Whether the listing of the directory is too long for a reply.
     pub(super) crowded: bool,
     /// The operations that the transaction which deletes the node also carries out.
-    closing: Vec<Request>,
+    pub(super) closing: Vec<Request>,
+    /// Whether a transaction carries them out that checks the node instead, which the client may not delete.
+    pub(super) stays: bool,
     /// Why the servers refused what was to be written, if it was not because another client has written there.
     unwritten: Option<ErrorCode>,
     /// Whether a request got no answer: if the node is gone, that request may have deleted it.
-    retried: bool,
+    pub(super) retried: bool,
     /// When a repeated look ends.
     pub(super) until: Option<Duration>,
     /// Whether the request under way may have gone through an earlier connection.
@@ -95,6 +96,7 @@ impl Deletion {
             turn: Turn::Due,
             crowded: false,
             closing: Vec::new(),
+            stays: false,
             unwritten: None,
             retried: false,
             until: None,
@@ -102,35 +104,6 @@ impl Deletion {
             awaited_until: None,
             is_forbidden: false,
         }
-    }
-
-    /// Writes this into the directory, over this version, together with the deletion.
-    #[must_use]
-    pub fn closing(self, with: Option<(&[u8], i32)>) -> Self {
-        let write = with.map(|(data, version)| writes(&self.dir, data, version));
-        self.writing(write.into_iter().collect())
-    }
-
-    /// Writes this together with the deletion.
-    #[must_use]
-    pub fn writing(mut self, ops: Vec<Request>) -> Self {
-        self.closing = ops;
-        self
-    }
-
-    /// Returns whether something is to be written with the deletion.
-    pub fn writes(&self) -> bool {
-        !self.closing.is_empty()
-    }
-
-    /// Returns whether something may have been written with the deletion.
-    pub fn may_have_written(&self) -> bool {
-        self.writes() && (self.retried || self.turn == Turn::Asked)
-    }
-
-    /// Makes the deletion write nothing.
-    pub fn writes_nothing(&mut self) {
-        self.closing.clear();
     }
 
     /// Puts the first request off until this time.
@@ -183,7 +156,7 @@ impl Deletion {
     }
 
     /// Returns the name of the node that the next request deletes.
-    fn target(&self) -> Option<&str> {
+    pub(super) fn target(&self) -> Option<&str> {
         match &self.state {
             State::Sync(_) | State::Find(_) => None,
             State::Delete(names) => names.last().map(String::as_str),
@@ -203,19 +176,6 @@ impl Deletion {
     /// Returns the session that the nodes belong to.
     pub fn session(&self) -> i64 {
         self.session
-    }
-
-    /// Returns what the next request does, if it deletes a node.
-    pub fn ops(&self) -> Option<Vec<Request>> {
-        Some(
-            iter::once(self.delete()?)
-                .chain(self.closing.clone())
-                .collect(),
-        )
-    }
-
-    fn delete(&self) -> Option<Request> {
-        Some(Request::delete(node_in(&self.dir, self.target()?)))
     }
 
     /// Returns whether the next request is to be sent by now.
@@ -241,7 +201,9 @@ impl Deletion {
             },
             State::Find(_) => Request::list(&self.dir),
             State::Delete(_) | State::Pull(..) if self.writes() => Request::Multi(self.ops()?),
-            State::Delete(_) | State::Pull(..) => self.delete()?,
+            State::Delete(_) | State::Pull(..) => {
+                Request::delete(node_in(&self.dir, self.target()?))
+            }
         };
         self.turn = Turn::Asked;
         Some(request)
@@ -342,6 +304,10 @@ impl Deletion {
             }
             (State::Delete(_) | State::Pull(..), Ok(Reply::Multi(results))) => {
                 match culprit(&results) {
+                    Some((0, ErrorCode::NO_AUTH)) if self.writes() && !self.stays => {
+                        self.stays = true;
+                    }
+                    None if self.stays => self.writes_nothing(),
                     None | Some((0, ErrorCode::NO_NODE)) => self.gone(),
                     Some((_, code)) => return Err(Failure::Refused(code)),
                 }
@@ -383,14 +349,4 @@ impl Deletion {
             State::Pull(..) => {}
         }
     }
-}
-
-/// Returns the request that deletes a node and writes into its directory over this version, or does neither.
-pub fn close(dir: &str, name: &str, data: &[u8], version: i32) -> Request {
-    let delete = Request::delete(format!("{dir}/{name}"));
-    Request::Multi(vec![delete, writes(dir, data, version)])
-}
-
-fn writes(dir: &str, data: &[u8], version: i32) -> Request {
-    Request::set(dir, data.to_vec(), version)
 }

@@ -96,6 +96,47 @@ fn what_may_not_be_written_neither_keeps_the_node_nor_delays_its_deletion() {
     }
 }
 
+/// Once, what was to be written was lost with the deletion.
+#[test]
+fn what_is_to_be_written_is_written_over_the_node_that_may_not_be_deleted() {
+    let (ok, no_auth) = (Ok(Reply::Nothing), Err(ErrorCode::NO_AUTH));
+    let multi = |first, second| Ok(Reply::Multi(vec![first, second]));
+    let refused = Failure::Refused(ErrorCode::NO_AUTH);
+    let not_run = || Err(ErrorCode::RUNTIME_INCONSISTENCY);
+    for wrote in [
+        multi(ok.clone(), ok),
+        multi(Err(ErrorCode::OK), Err(ErrorCode::BAD_VERSION)),
+        multi(Err(ErrorCode::OK), no_auth.clone()),
+    ] {
+        let mut deletion = node().closing(Some((b"{}", 7)));
+        deletion.ask();
+        let progress = deletion.answered(NOW, multi(no_auth.clone(), not_run()));
+        assert_eq!(progress, Progress::GoesOn(None));
+        let (check, set) = (
+            Request::check("/m/n"),
+            Request::set("/m", b"{}".to_vec(), 7),
+        );
+        // Whoever has lost an answer asks the same again.
+        for answered in [Err(Failure::Lost), wrote] {
+            let both = Request::Multi(vec![check.clone(), set.clone()]);
+            assert_eq!(deletion.ask(), Some(both));
+            let progress = deletion.answered(NOW, answered);
+            assert_eq!(progress, Progress::GoesOn(None));
+        }
+        assert_eq!(deletion.ask(), delete("/m/n"));
+        let progress = deletion.answered(NOW, Err(refused));
+        assert_eq!(progress, Progress::GoesOn(Some(refused)));
+        assert!(deletion.is_forbidden());
+    }
+    let mut deletion = node().closing(Some((b"{}", 7)));
+    deletion.ask();
+    deletion.answered(NOW, multi(no_auth, not_run()));
+    deletion.ask();
+    let gone = multi(Err(ErrorCode::NO_NODE), not_run());
+    let ended = deletion.answered(NOW, gone);
+    assert_eq!(ended, Progress::Ended(Ended::GoneBefore));
+}
+
 #[test]
 fn a_refusal_is_told_and_the_request_is_repeated_after_a_pause() {
     for (failure, pause) in [
