@@ -159,7 +159,12 @@ impl Cleaner {
     ///
     /// [`Error::NoAuth`] if so: that node stands in everybody's way until the session ends, and so would a further one.
     pub(crate) fn may_delete_in(&self, dir: &str) -> Result<()> {
-        forbidden_if(self.entries.lock().is_forbidden_in(dir), dir)
+        let is_forbidden = self.entries.lock().is_forbidden_in(dir);
+        if is_forbidden {
+            // It may be due earlier now.
+            let _ = self.wake.try_send(());
+        }
+        forbidden_if(is_forbidden, dir)
     }
 
     /// Looks whether this client has been refused the deletion of this node, which it has left in `dir`.

@@ -159,26 +159,23 @@ impl<X: Default> Deletions<X> {
     }
 
     /// Returns whether the client lacks the right to delete a node that it has left in this directory: another one
-    /// would be left too.
-    pub fn is_forbidden_in(&self, dir: &str) -> bool {
-        self.forbidden_in(dir).next().is_some()
+    /// would be left too. Whoever asks may have been given the right, and waits for no long pause.
+    pub fn is_forbidden_in(&mut self, dir: &str) -> bool {
+        let open = self.open.values_mut().map(|(entry, _)| entry);
+        let forbidden = open.filter(|entry| entry.is_forbidden && entry.dir() == dir);
+        forbidden.map(Deletion::hasten).count() != 0
     }
 
     /// Returns whether the client lacks the right to delete this node, which it has left.
     pub fn is_forbidden(&self, dir: &str, name: &str) -> bool {
-        self.forbidden_in(dir)
-            .any(|entry| entry.name() == Some(name))
+        let mut open = self.open.values().map(|(entry, _)| entry);
+        open.any(|entry| entry.is_forbidden && entry.dir() == dir && entry.name() == Some(name))
     }
 
     /// Returns a directory in which the client lacks the right to delete a node that it has left.
     pub fn forbidden(&self) -> Option<&str> {
         let mut all = self.open.values().map(|(entry, _)| entry);
         all.find(|entry| entry.is_forbidden).map(Deletion::dir)
-    }
-
-    fn forbidden_in(&self, dir: &str) -> impl Iterator<Item = &Deletion> {
-        let all = self.open.values().map(|(entry, _)| entry);
-        all.filter(move |entry| entry.is_forbidden && entry.dir() == dir)
     }
 
     /// Returns how many deletions have not ended.

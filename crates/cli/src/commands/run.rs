@@ -17,7 +17,7 @@ use crate::exit::Ending;
 use crate::failure::Failure;
 use crate::held_lock::HeldLock;
 use crate::metrics::Metrics;
-use crate::run_setup::{Stage, longest_connect};
+use crate::run_setup::{Stage, longest_connect, without_right};
 use crate::sanitize::plain;
 use crate::signals::{Signals, ends};
 use crate::stderr::say;
@@ -167,6 +167,9 @@ fn acquire(
     let in_order = in_order && lock.guard.follows_release() != Some(false);
     if in_order || stage.settle(granted) {
         lock.guard.leave_note();
+    }
+    if let Some(dir) = stage.client.kept_in() {
+        say(&without_right(&dir));
     }
     Ok(Some(lock))
 }

@@ -20,6 +20,7 @@ mod processes;
 mod program;
 mod readiness;
 mod recipes;
+mod rights;
 mod several;
 mod signals;
 mod standby;

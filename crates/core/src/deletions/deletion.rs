@@ -22,8 +22,9 @@ use crate::connection::sync;
 use crate::path::{name, node_in, parent};
 use zklock_jute::{ErrorCode, Reply, Request, culprit, failure};
 
-/// How long to wait before a refused request is repeated.
+/// How long to wait before a refused request is repeated, for the first time. The pause doubles each time.
 pub(super) const PAUSE: Duration = Duration::from_secs(1);
+pub(super) const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 /// How long to wait before repeating a request to which the server will hardly ever give another answer.
 pub(super) const LONG_PAUSE: Duration = Duration::from_secs(600);
 
@@ -56,6 +57,8 @@ pub struct Deletion {
     pub(super) awaited_until: Option<Duration>,
     /// Whether the client lacks the right to this.
     pub(super) is_forbidden: bool,
+    /// How often it was refused, and when that was last.
+    refused: (u32, Duration),
 }
 
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
@@ -103,6 +106,7 @@ impl Deletion {
             is_of_before: false,
             awaited_until: None,
             is_forbidden: false,
+            refused: (0, Duration::ZERO),
         }
     }
 
@@ -257,11 +261,25 @@ impl Deletion {
             }
             Failure::TooLong(_) => LONG_PAUSE,
             Failure::Refused(_) if self.crowded => LONG_PAUSE,
-            Failure::Refused(_) => PAUSE,
+            Failure::Refused(_) => self.pause(now),
         };
         self.is_forbidden = failure == Failure::Refused(ErrorCode::NO_AUTH);
         self.turn = Turn::Paused(now + pause);
         Some(failure)
+    }
+
+    /// Returns the pause after a refusal.
+    fn pause(&mut self, now: Duration) -> Duration {
+        let before = self.refused.0;
+        self.refused = (before.saturating_add(1), now);
+        LONGEST_PAUSE.min(PAUSE * 2_u32.saturating_pow(before))
+    }
+
+    /// Repeats a request that was refused as early as if it had been refused once.
+    pub(super) fn hasten(&mut self) {
+        if let Turn::Paused(time) = self.turn {
+            self.turn = Turn::Paused(time.min(self.refused.1 + PAUSE));
+        }
     }
 
     /// Returns how the deletion ends if this answer ends it.

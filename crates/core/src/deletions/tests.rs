@@ -158,6 +158,30 @@ fn a_refusal_is_told_and_the_request_is_repeated_after_a_pause() {
     }
 }
 
+/// Once, it was repeated each second, for ever.
+#[test]
+fn what_is_refused_again_and_again_is_asked_for_less_and_less_often_unless_somebody_needs_it() {
+    let mut deletions = Deletions::default();
+    let id = deletions.begin(node(), ());
+    let mut now = NOW;
+    for seconds in [1, 2, 4, 8, 16, 32, 60, 60] {
+        let (deletion, ()) = deletions.get(id).unwrap();
+        deletion.ask();
+        deletion.answered(now, Err(Failure::Refused(ErrorCode::NO_AUTH)));
+        let next = now + Duration::from_secs(seconds);
+        assert_eq!(deletions.next_tick(now), Some(next));
+        assert!(!deletions.is_forbidden_in("/other"));
+        assert_eq!(deletions.next_tick(now), Some(next));
+        if seconds < 60 {
+            now = next;
+        }
+    }
+    for _ in 0..2 {
+        assert!(deletions.is_forbidden_in("/m"));
+        assert_eq!(deletions.next_tick(now), Some(now + PAUSE));
+    }
+}
+
 #[test]
 fn what_a_server_has_thrown_away_is_repeated_in_a_moment_and_leaves_no_doubt() {
     let mut deletions = Deletions::default();
