@@ -19,6 +19,10 @@ const SHORTEST: Duration = Duration::from_millis(10);
 /// The least time that a read waits at the end of a limit. The kernel rounds it up to a tick.
 const LAST_MOMENT: Duration = Duration::from_micros(50);
 
+/// How many bytes at once show that the rest of a frame is on its way. The answers to pings are shorter: a server that has
+/// announced more than it sends would go on with them for ever.
+const PIECE: usize = 64;
+
 /// Reads from a connection and acts on what arrives; one thread at a time has it.
 pub(super) struct ConnectionReader {
     inbox: Inbox,
@@ -33,6 +37,8 @@ struct Connection {
     longest: Duration,
     /// When bytes last arrived.
     heard: Duration,
+    /// When a frame was last whole, or a [`PIECE`] of one arrived.
+    went_on: Duration,
     /// When to [`tick`](Connection::tick) at the latest, if nothing is sent before.
     due: Duration,
     /// The read timeout of the socket.
@@ -43,19 +49,22 @@ impl ConnectionReader {
     /// Creates the reader of a connection whose session is granted.
     pub(super) fn new(inbox: Inbox, shared: &Arc<Shared>, channel: &Arc<Channel>) -> Self {
         let timeout = shared.state.lock().link.timeout();
+        let now = clock::since_boot();
         let connection = Connection {
             shared: Arc::clone(shared),
             channel: Arc::clone(channel),
             longest: (timeout / 12).max(SHORTEST),
-            heard: clock::since_boot(),
+            heard: now,
+            went_on: now,
             due: Duration::MAX,
             patience: Duration::ZERO,
         };
         Self { inbox, connection }
     }
 
-    fn act(&mut self) -> Result<(), End> {
-        let limit = self.inbox.limit();
+    /// Acts on the frames that are whole; returns whether there was one.
+    fn act(&mut self) -> Result<bool, End> {
+        let (limit, mut acted) = (self.inbox.limit(), false);
         while let Some(frame) = self.inbox.frame().map_err(End::Broken)? {
             match frame {
                 Frame::Whole(frame) => self.connection.frame(frame)?,
@@ -63,8 +72,9 @@ impl ConnectionReader {
                     self.connection.too_long(head, length, limit)?;
                 }
             }
+            acted = true;
         }
-        Ok(())
+        Ok(acted)
     }
 }
 
@@ -72,7 +82,7 @@ impl Read for ConnectionReader {
     fn begin(&mut self) -> Result<(), End> {
         self.connection.welcome()?;
         // Frames may have arrived along with the greeting.
-        self.act()
+        self.act().map(drop)
     }
 
     /// Waits for bytes, at most until `until` and no longer than the connection allows, and
@@ -80,13 +90,18 @@ impl Read for ConnectionReader {
     fn turn(&mut self, until: Option<Instant>) -> Result<(), End> {
         let until = self.connection.shared.next_write(until);
         self.connection.set_patience(until)?;
-        match self.inbox.fill(&self.connection.channel) {
+        let read = match self.inbox.fill(&self.connection.channel) {
             Ok(0) => return Err(End::HungUp),
-            Ok(_) => self.connection.heard = clock::since_boot(),
-            Err(error) if is_timeout(&error) => {}
+            Ok(read) => read,
+            Err(error) if is_timeout(&error) => 0,
             Err(error) => return Err(End::Broken(error.to_string())),
+        };
+        if 0 < read {
+            self.connection.heard = clock::since_boot();
         }
-        self.act()?;
+        if self.act()? || PIECE <= read {
+            self.connection.went_on = self.connection.heard;
+        }
         self.connection.tick(self.inbox.is_amid_a_frame())
     }
 }
@@ -122,7 +137,7 @@ impl Connection {
         let mut state = self.shared.state.lock();
         let left_out = state.list.is_left_out();
         let now = clock::since_boot();
-        self.due = state.link.tick((self.heard, amid), left_out, now)?;
+        self.due = state.link.tick((self.went_on, amid), left_out, now)?;
         self.shared.flush(state);
         Ok(())
     }

@@ -1,6 +1,8 @@
 //! Servers that send nonsense, hang up or are silent cause an error, never a panic, and every
 //! request is answered once.
 
+use std::sync::atomic::{AtomicU32, Ordering};
+
 use proptest::collection::vec;
 use proptest::prelude::*;
 
@@ -9,6 +11,7 @@ use super::*;
 use crate::support::{eventually, timed};
 use crate::time::limit::Limit;
 use crate::transport::Mailbox;
+use zklock_core::connection::link::PINGS;
 use zklock_jute::{ConnectReply, Event, Reply, ReplyHeader, Request, xid};
 
 const TIMEOUT: Duration = Duration::from_secs(4);
@@ -661,4 +664,30 @@ fn a_session_that_no_server_takes_back_is_given_up_after_its_timeout_and_not_bef
     );
     assert_eq!((last.0, last.1), (0, 0));
     assert!(last.2 > Some(TIMEOUT), "{seen:?}");
+}
+
+/// Whatever it sends next is taken for the rest of that frame, and a gigabyte of pongs takes years.
+#[test]
+fn a_server_that_announces_more_than_it_sends_is_left_though_it_answers_pings() {
+    for length in [2000_i32, 3 << 20] {
+        let pings = Arc::new(AtomicU32::new(0));
+        let count = Arc::clone(&pings);
+        let mut script = Script::new(move |xid, request| match request {
+            Request::Ping => {
+                count.fetch_add(1, Ordering::Relaxed);
+                Act::Say(pong())
+            }
+            _ => {
+                let mut frame = frame_of(xid, ErrorCode::OK);
+                frame[..4].copy_from_slice(&length.to_be_bytes());
+                Act::Say(frame)
+            }
+        });
+        script.greet = Box::new(|_| Some(greeting_for(7, 1200)));
+        let server = Fake::start(script);
+        let rig = Rig::connect(&server.hosts(), Duration::from_millis(1200));
+        while rig.ask(exists("/a", false)) != Err(Failure::Lost) {}
+        let pings = pings.load(Ordering::Relaxed);
+        assert!(pings <= PINGS, "{pings} for {length}");
+    }
 }

@@ -216,9 +216,9 @@ impl<W, A> Link<W, A> {
         Ok(Some(pending))
     }
 
-    /// Keeps the connection alive, or finds it dead. The last bytes arrived at `heard`; `amid` a frame, the server
-    /// counts as answering. The ensemble goes on without the server if that is `left_out`. Returns the [next
-    /// tick](Self::next_tick).
+    /// Keeps the connection alive, or finds it dead. The last frame, or a good part of one, arrived at `heard`; `amid` a
+    /// frame, the server counts as answering. The ensemble goes on without the server if that is `left_out`. Returns the
+    /// [next tick](Self::next_tick).
     pub fn tick(
         &mut self,
         (heard, amid): (Duration, bool),
