@@ -120,6 +120,7 @@ MUTANTS = [
         "                    self.connection.too_long(head, length, limit)?;\n"
         "                }\n"
         "            }\n"
+        "            acted = true;\n"
         "        }\n",
         "        let mut late: Vec<Vec<u8>> = Vec::new();\n"
         "        while let Some(frame) = self.inbox.frame().map_err(End::Broken)? {\n"
@@ -132,6 +133,7 @@ MUTANTS = [
         "                    self.connection.too_long(head, length, limit)?;\n"
         "                }\n"
         "            }\n"
+        "            acted = true;\n"
         "        }\n"
         "        for frame in late {\n"
         "            self.connection.frame(&frame)?;\n"
@@ -643,18 +645,18 @@ MUTANTS = [
         "job-gone-is-recorded",
         "a lost answer to the end counts as an end",
         "src/job/driver.rs",
-        "            Some(false) => Event::Gone,\n",
-        "            Some(false) => Event::Recorded,\n",
-        "            Some(false) if !{mutant} => Event::Gone,\n            Some(false) => Event::Recorded,\n",
+        "            Ok(Some(false)) => Event::Gone,\n",
+        "            Ok(Some(false)) => Event::Recorded,\n",
+        "            Ok(Some(false)) if !{mutant} => Event::Gone,\n            Ok(Some(false)) => Event::Recorded,\n",
     ),
     (
         "job-late-is-gone",
         "what the end is, is read while it may still come",
         "src/job/driver.rs",
-        "            None => Event::Cancel,\n",
-        "            None => Event::Gone,\n",
-        "            None if {mutant} => Event::Gone,\n"
-        "            None => Event::Cancel,\n",
+        "            Ok(None) => Event::Cancel,\n",
+        "            Ok(None) => Event::Gone,\n",
+        "            Ok(None) if {mutant} => Event::Gone,\n"
+        "            Ok(None) => Event::Cancel,\n",
     ),
     (
         "job-in-another-session",
