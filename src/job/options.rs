@@ -57,6 +57,14 @@ impl<'a> JobOptions<'a> {
         self
     }
 
+    /// Makes a deadline that comes sooner than this count only once a server has said that another client runs the
+    /// job, for the program.
+    #[doc(hidden)]
+    pub fn answered_within(mut self, least: Duration) -> Self {
+        self.lock = self.lock.answered_within(least);
+        self
+    }
+
     /// Stops waiting when this channel has a message, or has lost all its senders. Does not end a
     /// run that has begun. Defaults to never.
     pub fn cancel(mut self, cancel: Receiver<()>) -> Self {

@@ -24,7 +24,7 @@ use crate::run_setup::Stage;
 use crate::sanitize::plain;
 use crate::status_line::StatusLine;
 use crate::stderr::say;
-use crate::wait_limit::WaitLimit;
+use crate::wait_limit::{WaitLimit, allowed};
 use crate::wanted::Wanted;
 
 /// Longer than a command waits.
@@ -293,8 +293,8 @@ impl<'a> AcquireRequest<'a> {
     /// Returns the failure, which has the exit code for a lock that is taken after an eviction, and
     /// if there are permits of another number.
     fn failure(&self, error: Error) -> Failure {
-        match error {
-            Error::Evicted { .. } | Error::PermitsDisagree { .. } => {
+        match allowed(error, self.run.wait) {
+            error @ (Error::Evicted { .. } | Error::PermitsDisagree { .. }) => {
                 Failure::new(self.run.conflict_exit_code, error.to_string())
             }
             error => error.into(),

@@ -3,12 +3,12 @@
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::Receiver;
-use zklock::LockOptions;
+use zklock::{Error, LockOptions};
 
 use crate::args::Run;
 
 /// How long a server has to say whether the lock is taken, even if connecting has used up the time.
-const LEAST: Duration = Duration::from_millis(500);
+pub(crate) const LEAST: Duration = Duration::from_millis(500);
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum WaitLimit {
@@ -58,4 +58,13 @@ impl WaitLimit {
         let is_past = |deadline| deadline <= Instant::now();
         matches!(self, Self::OneTry) || self.deadline().is_some_and(is_past)
     }
+}
+
+/// Returns this error, with the time that the user has allowed for the wait if servers took all of it: connecting has
+/// had its part.
+pub(crate) fn allowed(mut error: Error, wait: Option<Duration>) -> Error {
+    if let Error::ConnectTimeout { limit, .. } = &mut error {
+        *limit = wait.map_or(*limit, |wait| wait.max(*limit));
+    }
+    error
 }

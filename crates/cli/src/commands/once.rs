@@ -18,7 +18,7 @@ use crate::state_files::{STATE_OUT, StateFiles, temporary};
 use crate::stderr::say;
 use crate::supervisor::Ended;
 use crate::table::{brief, time_ahead, who};
-use crate::wait_limit::WaitLimit;
+use crate::wait_limit::{LEAST, WaitLimit, allowed};
 
 /// The exit status if another machine is still running it, or no attempts are left.
 const NOT_RUN: u8 = 1;
@@ -67,7 +67,8 @@ fn once_under(args: &Args, once: &Once, metrics: &Metrics) -> Result<Ending, Fai
         // That was told before the wait.
         (Err(Error::GaveUp { .. }), _) if is_for_others => Ok(Ending::Code(NOT_RUN)),
         (Err(Error::GaveUp { path }), _) => Err(gave_up(&path, holder)),
-        (Err(error), _) => Err(failure(error, has_begun.get())),
+        (Err(error), _) if has_begun.get() => Err(failure(error, true)),
+        (Err(error), _) => Err(failure(allowed(error, once.wait), false)),
         (Ok(other), _) => Ok(Ending::Code(tell(once, &other))),
     }
 }
@@ -164,7 +165,7 @@ fn options<'a>(once: &Once, started: Instant) -> JobOptions<'a> {
         options = options.attempts(attempts);
     }
     if let Some(deadline) = once.wait.and_then(|wait| started.checked_add(wait)) {
-        options = options.deadline(deadline);
+        options = options.deadline(deadline).answered_within(LEAST);
     }
     options
 }

@@ -44,10 +44,23 @@ fn a_wait_is_as_short_as_the_user_says(hosts: &str) {
 }
 
 fn a_wait_that_connecting_has_used_up_still_gets_a_free_lock(hosts: &str) {
-    for kind in ["run", "run -s", "run --permits 2"] {
+    for kind in ["run", "run -s", "run --permits 2", "once --slot a"] {
         let path = fresh_path("used-up");
         let (ended, _) = connected(hosts, &format!("{kind} -w 0.001 {path}"), "exit 3");
         assert_eq!(ended.code, Some(3), "{kind}: {}", ended.err);
+    }
+}
+
+/// Once, it said that no server had answered within the half second that connecting had left.
+#[test]
+fn who_has_waited_in_vain_for_an_answer_is_told_the_time_that_it_has_allowed() {
+    let server = Server::start().expect("a server");
+    let proxy = Proxy::start(server.hosts());
+    proxy.delay(Duration::from_millis(300));
+    for kind in ["run", "run --permits 2", "once --slot a"] {
+        let ended = Zklock::run(&proxy.hosts(), &format!("{kind} -w 1 /a"), ":");
+        assert_eq!(ended.code, Some(69), "{kind}: {ended:?}");
+        assert!(ended.err.contains(" within 1s"), "{kind}: {ended:?}");
     }
 }
 
