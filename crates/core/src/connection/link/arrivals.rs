@@ -52,18 +52,7 @@ impl<W, A> Link<W, A> {
             (xid::PING, code) => {
                 return Err(End::Broken(format!("a ping was refused: {code}")));
             }
-            (xid::AUTH, ErrorCode::OK) => {
-                self.auths = self.auths.saturating_sub(1);
-                let session = self.serve(heard)?;
-                session.map_or(Received::Nothing, Received::Serves)
-            }
-            // ClickHouse Keeper says so while it has no leader.
-            (xid::AUTH, code) if code.is_passing() => {
-                return Err(End::Broken(format!(
-                    "the credentials were not checked: {code}"
-                )));
-            }
-            (xid::AUTH, _) => return Err(End::Refused(None)),
+            (xid::AUTH, code) => self.credentials_checked(code, heard)?,
             (xid::SET_WATCHES, code) => self.watches_answered(code, heard)?,
             (xid::MEMBERS, ErrorCode::THROTTLED) => {
                 self.queue.thrown_away.members = true;
@@ -80,6 +69,25 @@ impl<W, A> Link<W, A> {
                 }
             }
         })
+    }
+
+    fn credentials_checked(
+        &mut self,
+        code: ErrorCode,
+        heard: Duration,
+    ) -> Result<Received<W, A>, End> {
+        match code {
+            ErrorCode::OK => {
+                self.auths = self.auths.saturating_sub(1);
+                let session = self.serve(heard)?;
+                Ok(session.map_or(Received::Nothing, Received::Serves))
+            }
+            // ClickHouse Keeper says so while it has no leader.
+            code if code.is_passing() => Err(End::Broken(format!(
+                "the credentials were not checked: {code}"
+            ))),
+            _ => Err(End::Refused(None)),
+        }
     }
 
     fn event(&mut self, event: Event) -> Received<W, A> {
