@@ -16,7 +16,7 @@ use zklock_core::attempt::Patience;
 use zklock_core::dialect::{Dialect, Role};
 use zklock_core::directories::Lasting;
 use zklock_core::overdue_holder::Overdue;
-use zklock_core::permit_attempt::{PASSING, passing};
+use zklock_core::permit_attempt::{PASSING, next_look, passing};
 use zklock_core::queue::Contest;
 use zklock_core::seen_ahead::SeenAhead;
 use zklock_core::skip_listing::LastGrant;
@@ -88,18 +88,20 @@ pub(crate) struct LockRequest<'a> {
 pub(crate) struct LetsPass {
     /// Whether there may still be a permit for this call, according to a server that has caught up.
     pub(crate) is_of_use: Box<dyn Fn(&Limit) -> bool>,
-    /// Since when others have been ahead, and when to look at the permits again.
-    pub(crate) times: Option<(Duration, Duration)>,
+    /// Since when others have been ahead, how many were then, and when to look at the permits again.
+    pub(crate) ahead: Option<(Duration, usize, Duration)>,
 }
 
 impl LetsPass {
-    /// Looks whether to let those pass for longer that have been ahead since then.
-    fn goes_on(&self, limit: &Limit, (since, ahead): (Duration, usize)) -> bool {
+    /// Looks whether to let those pass for longer that have been ahead since then. Returns when to look again.
+    fn goes_on(&self, limit: &Limit, (since, ahead): (Duration, usize)) -> Option<Duration> {
         let asked = clock::since_boot();
         let is_of_use = !limit.is_over() && (self.is_of_use)(limit);
         let now = clock::since_boot();
         // The look waits for a write, which takes as long as theirs.
-        is_of_use && now < since.saturating_add(passing(ahead, now.saturating_sub(asked)))
+        let write = now.saturating_sub(asked);
+        let goes_on = is_of_use && now < since.saturating_add(passing(ahead, write));
+        goes_on.then(|| now + next_look(ahead, write))
     }
 }
 
@@ -118,12 +120,16 @@ impl Waits for InLine<'_, '_> {
             return limit.recv(from);
         };
         let since = clock::since_boot();
+        let mut again = since + PASSING;
         loop {
-            let until = limit.clone().until(Some(from_now(PASSING)));
-            match until.recv(from) {
-                Err(_) if lets_pass.goes_on(limit, (since, ahead.get())) => {}
-                received => return received,
+            let pause = again.saturating_sub(clock::since_boot());
+            let received = limit.clone().until(Some(from_now(pause))).recv(from);
+            if received.is_ok() {
+                return received;
             }
+            again = lets_pass
+                .goes_on(limit, (since, ahead.get()))
+                .ok_or(LimitReached)?;
         }
     }
 }
@@ -214,7 +220,7 @@ impl LockRequest<'_> {
 
     /// Returns when a call that lets others pass looks whether that is of use, once they are ahead.
     pub(super) fn looks_again(&self) -> Option<Duration> {
-        Some(self.lets_pass.as_ref()?.times?.1)
+        Some(self.lets_pass.as_ref()?.ahead?.2)
     }
 
     /// Returns whether a call that has so many others ahead gives up, although it has not reached its limit.
@@ -223,13 +229,14 @@ impl LockRequest<'_> {
             return false;
         };
         let now = clock::since_boot();
-        let (since, again) = *lets_pass.times.get_or_insert((now, now + PASSING));
+        let begun = (now, ahead, now + PASSING);
+        let (since, ahead, again) = *lets_pass.ahead.get_or_insert(begun);
         if now < again {
             return false;
         }
-        let goes_on = lets_pass.goes_on(&self.limit, (since, ahead));
-        lets_pass.times = Some((since, clock::since_boot() + PASSING));
-        !goes_on
+        let again = lets_pass.goes_on(&self.limit, (since, ahead));
+        lets_pass.ahead = again.map(|again| (since, ahead, again));
+        again.is_none()
     }
 
     /// Notes that the call queues again: see [`SeenAhead::lose_sight`].

@@ -58,6 +58,13 @@ pub fn passing(ahead: usize, write: Duration) -> Duration {
     write.saturating_mul(writes).max(PASSING)
 }
 
+/// Returns how long such a call waits until it looks again whether a permit is left for it: half as long as those ahead
+/// need at least, as all who wait look.
+pub fn next_look(ahead: usize, write: Duration) -> Duration {
+    let writes = u32::try_from(ahead).unwrap_or(u32::MAX);
+    write.saturating_mul(writes).max(PASSING)
+}
+
 /// The state machine of one attempt.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub struct Permit {

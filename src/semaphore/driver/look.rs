@@ -50,7 +50,7 @@ impl PermitDriver<'_, '_> {
         };
         LetsPass {
             is_of_use: Box::new(is_of_use),
-            times: None,
+            ahead: None,
         }
     }
 

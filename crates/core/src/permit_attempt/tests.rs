@@ -75,3 +75,30 @@ fn the_first_in_the_line_knows_for_how_many_permits_there_is_room() {
     }
     assert_eq!(permit.action(), Action::Check);
 }
+
+#[test]
+fn who_lets_others_pass_goes_on_while_there_may_be_as_many_permits_as_it_wants() {
+    let permit = first(Patience::Tries);
+    let look = |number: &[u8], out: &[&str]| Look {
+        number: Some((number.to_vec(), 0)),
+        absent: false,
+        unready: false,
+        own: Names::default(),
+        out: out.iter().copied().collect(),
+    };
+    let taken = &["_c_0d1f0bbd-21a2-8a4c-9c2f-000000000001-lease-0000000004"][..];
+    assert!(permit.may_have_room(&look(b"2", &[])));
+    assert!(!permit.may_have_room(&look(b"2", taken)), "it wants two");
+    // That is told at the end of the wait.
+    assert!(permit.may_have_room(&look(b"3", taken)));
+}
+
+#[test]
+fn those_who_wait_in_a_long_line_look_seldom() {
+    for (ahead, write, expected) in [(1, 1, 1_000), (60, 100, 6_000)] {
+        let write = Duration::from_millis(write);
+        let next = next_look(ahead, write);
+        assert_eq!(next, Duration::from_millis(expected));
+        assert!(next <= passing(ahead, write));
+    }
+}
