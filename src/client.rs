@@ -1,16 +1,18 @@
 //! A client: one session with ZooKeeper, shared by any number of locks.
 
 mod create_chroot;
+mod early_news;
 mod for_the_program;
 mod inspect;
 mod take_over;
 
+use self::early_news::tell_early;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::builder::{ClientBuilder, Opened};
-use crate::error::{Error, Result, by_reason};
+use crate::error::{Error, Result};
 use crate::job::Job;
 use crate::lock::Locks;
 use crate::multi_lock::MultiLock;
@@ -23,7 +25,7 @@ use crate::session::{CLOSE_LIMIT, Session};
 use crate::shards::Shards;
 use crate::standby::Standby;
 use crate::system::channel::Receiver;
-use crate::time::limit::{Limit, from_now};
+use crate::time::limit::Limit;
 use crate::transport::session_state::{SessionEvent, SessionState};
 
 /// A session with ZooKeeper, shared by all clones.
@@ -292,14 +294,12 @@ impl Client {
     }
 }
 
-/// When to report early why no server has given a session yet: after a silent server's time to answer.
-const EARLY_NEWS: Duration = Duration::from_millis(1900);
-
 impl ClientBuilder {
     /// Connects to the first server that answers.
     ///
     /// Blocks until there is a session, at most for the
-    /// [`connect_timeout`](Self::connect_timeout).
+    /// [`connect_timeout`](Self::connect_timeout). If that takes two seconds, or no name can be
+    /// resolved, a warning in the log says why.
     ///
     /// # Errors
     ///
@@ -307,7 +307,12 @@ impl ClientBuilder {
     /// [`max_buffer`](Self::max_buffer) out of bounds, or for an [`acl`](Self::acl) that names the
     /// creator's credentials if there are none.
     pub fn connect(self) -> Result<Client> {
-        let (client, lacks_chroot) = self.connect_and_look(|_| ())?;
+        let (client, lacks_chroot) = self.connect_and_look(|trouble| {
+            log::warn!(
+                "no server has answered yet, trying on: {}",
+                trouble.join("; ")
+            );
+        })?;
         if lacks_chroot {
             log::warn!(
                 "the chroot at the end of the servers' addresses does not exist: create it, or set ClientBuilder::create_chroot"
@@ -365,11 +370,8 @@ impl ClientBuilder {
             has_chroot,
         } = self.open()?;
         let limit = Limit::after(connect_timeout);
-        let soon = limit.clone().until(Some(from_now(EARLY_NEWS)));
         let mut caller = session.caller();
-        if caller.connected(&soon)?.is_none() && !limit.is_over() {
-            told(&by_reason(&session.status.trouble()));
-        }
+        tell_early(&session, &mut caller, &limit, told)?;
         if caller.connected(&limit)?.is_some() {
             let lacks_chroot = has_chroot && session.lacks_root(&limit)?;
             let lacks_chroot = match of_chroot.filter(|_| lacks_chroot) {

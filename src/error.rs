@@ -13,7 +13,8 @@ use std::time::{Duration, SystemTime};
 pub(crate) use self::lost_reason::LossCell;
 pub use self::lost_reason::LostReason;
 pub(crate) use self::tried::{
-    ANSWERS_IN_TLS, NO_QUORUM, NO_TLS, OTHER_SERVICE, TLS_PORT, by_reason, reasons_and_advice,
+    ANSWERS_IN_TLS, NO_QUORUM, NO_TLS, OTHER_SERVICE, TLS_PORT, UNRESOLVED, by_reason,
+    reasons_and_advice,
 };
 #[cfg(feature = "sasl")]
 pub(crate) use self::tried::{NO_SASL_LOGIN, PREPARES_LOGIN};

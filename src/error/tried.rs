@@ -59,6 +59,9 @@ const VALIDITY: &str = "renew the servers' certificates, or set the clock of thi
 /// How many round trips a session timeout needs for guards that stay valid from one check to the next.
 const ROUND_TRIPS: u32 = 8;
 
+/// The beginning of the reason why a server's name has no address.
+pub(crate) const UNRESOLVED: &str = "the name cannot be resolved";
+
 /// Says why a call ended without an answer to its question; see [`Error::ConnectTimeout`](super::Error).
 pub(super) fn no_lock(
     f: &mut fmt::Formatter<'_>,

@@ -213,3 +213,33 @@ fn of_a_client_that_is_closed_with_many_guards_one_line_warns() {
         assert!(line.ends_with("the client was closed with 50 guards, which are Lost"));
     });
 }
+
+/// Once, the log said nothing for 15 s unless some other server had an address.
+#[test]
+fn a_client_that_no_server_answers_says_why_before_it_gives_up() {
+    alone(|| {
+        logs::keep();
+        for (hosts, millis, why) in [
+            (
+                "no-such-host.invalid",
+                1500,
+                "2181: the name cannot be resolved: ",
+            ),
+            ("127.0.0.1:1", 2500, "127.0.0.1:1: Connection refused"),
+        ] {
+            logs::take();
+            let limit = Duration::from_millis(millis);
+            let connected = Client::builder(hosts).connect_timeout(limit).connect();
+            connected.expect_err("no server");
+            let told = logs::take();
+            let mut told = told.iter().filter(|line| line.starts_with("WARN "));
+            let line = told.next().expect("a warning");
+            assert!(
+                line.contains("no server has answered yet, trying on: "),
+                "{line}"
+            );
+            assert!(line.contains(why), "{line}");
+            assert_eq!(told.next(), None);
+        }
+    });
+}

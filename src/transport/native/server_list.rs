@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use super::hosts::{Server, Target};
 use super::members::Members;
+use crate::error::UNRESOLVED;
 
 /// How long a lookup may take before the name is looked up again beside it: as long as the system's
 /// resolver usually waits for one server.
@@ -222,7 +223,7 @@ impl Lookup {
     /// Returns why the name is not resolved; `None` if it is.
     pub(super) fn reason(&self) -> Option<String> {
         match &self.complaint {
-            Some(complaint) => Some(format!("the name cannot be resolved: {complaint}")),
+            Some(complaint) => Some(format!("{UNRESOLVED}: {complaint}")),
             None if self.addresses.is_empty() => Some("the name is not resolved yet".to_owned()),
             None => None,
         }

@@ -106,6 +106,16 @@ fn a_refused_connection_is_told_before_the_wait_for_a_server_is_over() {
     }
 }
 
+/// Once, that took two seconds.
+#[test]
+fn a_name_that_cannot_be_resolved_is_told_at_once() {
+    let args = "--connect-timeout 1 run /a -- true";
+    let ended = Zklock::run("no-such-host.invalid", args, "");
+    assert_eq!(ended.code, Some(69), "{ended:?}");
+    let early = "zklock: no server has answered yet, trying on: no-such-host.invalid:2181: the name cannot be resolved: ";
+    assert!(ended.err.starts_with(early), "{ended:?}");
+}
+
 /// Once, a look at the nodes below the path went on for 15 s, and the attempt after it for T.
 #[test]
 fn a_deadline_holds_whatever_is_printed() {
