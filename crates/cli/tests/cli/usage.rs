@@ -253,6 +253,18 @@ fn the_servers_are_read_from_a_file_whose_mistakes_are_told() {
 }
 
 #[test]
+fn a_session_that_is_longer_than_asked_for_is_told_to_who_asks() {
+    let path = fresh_path("longer");
+    let run = |verbose: &str| {
+        let args = format!("{verbose}--session-timeout 100ms run {path}");
+        Zklock::run(embedded(), &args, ":")
+    };
+    let (told, silent) = (run("-v "), run(""));
+    assert!(told.err.contains("; 100ms was asked for"), "{told:?}");
+    assert!(!silent.err.contains("was asked for"), "{silent:?}");
+}
+
+#[test]
 fn a_session_that_is_shorter_than_asked_for_is_told_when_a_command_begins() {
     let (hosts, path) = (embedded(), fresh_path("short"));
     let told = "zklock: the servers grant a session of 10s, and 60s were asked for: ask for that, or raise their maxSessionTimeout\n";
