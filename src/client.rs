@@ -6,11 +6,11 @@ mod for_the_program;
 mod inspect;
 mod take_over;
 
-use self::early_news::tell_early;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use self::early_news::tell_early;
 use crate::builder::{ClientBuilder, Opened};
 use crate::error::{Error, Result};
 use crate::job::Job;
@@ -35,8 +35,9 @@ use crate::transport::session_state::{SessionEvent, SessionState};
 /// and does not wait for the answer (only for the time of
 /// [`LockOptions::hold_at_least`](crate::LockOptions::hold_at_least)); [`close`](Self::close) waits
 /// for it. After [`std::process::exit`] or an abort, its locks are free once the session has timed
-/// out. A guard that is leaked, as by [`std::mem::forget`], keeps its lock until the client is closed
-/// or the process ends.
+/// out. So may be those of a process that returns from `main` right after it has dropped many guards
+/// and its client, which it should close: what a server has not begun by then can be lost. A leaked
+/// guard, as by [`std::mem::forget`], keeps its lock until the client is closed or the process ends.
 ///
 /// # When the ensemble was set up anew or restored
 ///
